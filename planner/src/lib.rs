@@ -1,0 +1,1 @@
+//! vLLM's KV cache planning as a pure library.

@@ -1,0 +1,86 @@
+//! The command line: one subcommand a file under `commands/`, the global flags here.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::exit::{Exit, WRONG_INPUT};
+use crate::failure::Failure;
+use crate::terminal::{ColorChoice, Terminal};
+
+/// How vLLM sorts a model's layers into KV cache groups, why, and what it costs.
+#[derive(Parser)]
+#[command(name = "k3plan", version, max_term_width = 100)]
+struct Cli {
+    /// Colour in the output.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: ColorChoice,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+/// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
+pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { WRONG_INPUT } else { 0 };
+            // A closed stream leaves nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let stdout = io::stdout();
+    let mut out = io::BufWriter::new(stdout.lock());
+    let mut err = io::stderr();
+    let progress = err.is_terminal();
+    let mut terminal =
+        Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
+    let result = dispatch(cli.command, &mut terminal);
+    let flushed = out.flush();
+    match (result, flushed) {
+        (Err(Ended::Output(error)), _) | (Ok(_), Err(error)) => {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                return ExitCode::SUCCESS;
+            }
+            let _ = write!(err, "{}", Failure::new("failed to write the output").caused_by(error));
+            ExitCode::from(WRONG_INPUT)
+        }
+        (Err(Ended::Failed(failure)), _) => {
+            let _ = write!(err, "{failure}");
+            ExitCode::from(WRONG_INPUT)
+        }
+        (Ok(exit), Ok(())) => exit.into(),
+    }
+}
+
+/// Why a subcommand did not come to its end.
+pub(crate) enum Ended {
+    /// The input is wrong.
+    Failed(Failure),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn dispatch(command: Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    match command {}
+}

@@ -1,0 +1,13 @@
+//! The command `k3plan`: reads the command line, runs one subcommand, maps its end to an exit code.
+
+mod cli;
+mod commands;
+mod exit;
+mod failure;
+mod terminal;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}
