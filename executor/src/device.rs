@@ -1,0 +1,1 @@
+//! One interface over CPU, CUDA and HIP devices, found at run time.

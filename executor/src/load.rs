@@ -1,0 +1,1 @@
+//! The load generator: schedules, clients, streams, records.

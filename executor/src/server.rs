@@ -1,0 +1,1 @@
+//! Servers under test: start, health, metrics, end.
