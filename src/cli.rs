@@ -41,8 +41,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut out = io::BufWriter::new(stdout.lock());
     let mut err = io::stderr();
     let progress = err.is_terminal();
-    let mut terminal =
-        Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
+    let mut terminal = Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
     let result = dispatch(cli.command, &mut terminal);
     let flushed = out.flush();
     match (result, flushed) {

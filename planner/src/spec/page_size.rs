@@ -1,0 +1,178 @@
+//! Bytes of one layer's page: the slots of one block.
+//!
+//! Up to 0.27 the page follows from the kind, the quantisation and the cache dtype's name; since 0.28 a
+//! backend that packs publishes head slots and bytes a state, and one formula serves all kinds.
+
+use super::{AttentionKind, AttentionSpec, KvCacheSpec, KvQuantMode, StrideAlignment};
+use crate::engine::Rules;
+use crate::size::{self, SizeError};
+
+/// Why a page has no size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// The arithmetic left 64 bits.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// The declared padding is smaller than the page (vLLM asserts).
+    #[error("`page_size_padded` is {padded} bytes, less than the page's own {unpadded}")]
+    PaddedBelowPage {
+        /// Declared, bytes.
+        padded: u64,
+        /// Without padding, bytes.
+        unpadded: u64,
+    },
+}
+
+impl KvCacheSpec {
+    /// Bytes of a page without padding.
+    ///
+    /// # Errors
+    /// If it does not fit 64 bits.
+    pub fn unpadded_page_size_bytes(&self, rules: &Rules) -> Result<u64, SizeError> {
+        match self {
+            Self::Mamba(spec) => {
+                spec.state.shapes.iter().zip(&spec.state.dtypes).try_fold(0, |total, (shape, dtype)| {
+                    let elements = size::product("state", shape)?;
+                    let bytes = size::mul("state", elements, dtype.size_bytes())?;
+                    size::add("state", total, bytes)
+                })
+            }
+            Self::Attention(spec) if rules.page_from_state_content => state_content_page(spec, rules),
+            Self::Attention(spec) => formula_page(spec, rules),
+        }
+    }
+
+    /// Bytes of a page.
+    ///
+    /// # Errors
+    /// If it does not fit 64 bits, or if the declared padding is below the page's own size.
+    pub fn page_size_bytes(&self, rules: &Rules) -> Result<u64, PageError> {
+        let unpadded = self.unpadded_page_size_bytes(rules)?;
+        let padded = match (self.page_size_padded(), self.alignment()) {
+            (padded, None) => padded,
+            // The dataclass pads itself when it is made; a page that is already aligned keeps what it had.
+            (padded, Some(alignment)) => {
+                let aligned = size::round_up("page", unpadded, alignment)?;
+                if aligned == unpadded { padded } else { Some(aligned) }
+            }
+        };
+        match padded {
+            None => Ok(unpadded),
+            Some(padded) if padded >= unpadded => Ok(padded),
+            Some(padded) => Err(PageError::PaddedBelowPage { padded, unpadded }),
+        }
+    }
+
+    /// Bytes that the stride between physical blocks must be a multiple of.
+    ///
+    /// # Errors
+    /// As [`Self::page_size_bytes`].
+    pub fn block_stride_alignment_bytes(&self, rules: &Rules) -> Result<u64, PageError> {
+        let Self::Attention(spec) = self else { return Ok(1) };
+        match spec.block_stride_alignment {
+            None => Ok(1),
+            Some(StrideAlignment::Bytes(bytes)) => Ok(bytes.max(1)),
+            Some(StrideAlignment::MultipleOf { multiple_of }) => {
+                let kernel_block_size = size::gcd(multiple_of, spec.block_size);
+                if kernel_block_size == spec.block_size {
+                    return Ok(1);
+                }
+                self.with_block_size(kernel_block_size).page_size_bytes(rules)
+            }
+        }
+    }
+
+    /// Bytes that the layer's own format aligns its page to.
+    fn alignment(&self) -> Option<u64> {
+        let Self::Attention(spec) = self else { return None };
+        match &spec.kind {
+            AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => mla.alignment,
+            AttentionKind::SlidingMla(_, mla) => mla.alignment,
+            _ => None,
+        }
+    }
+}
+
+/// Since 0.28: head slots x stored states x bytes a state.
+fn state_content_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeError> {
+    let heads = spec.num_head_slots.unwrap_or(spec.num_kv_heads);
+    let states = if rules.tokens_per_state {
+        let (tokens, per_states) = spec.tokens_per_state.parts();
+        let scaled = size::mul("page", spec.block_size, per_states)?;
+        if tokens == 0 { return Err(SizeError { what: "page" }) } else { scaled / tokens }
+    } else {
+        spec.block_size / compress_ratio(spec)
+    };
+    let content = match spec.state_content_bytes {
+        Some(bytes) => bytes,
+        None => {
+            size::mul("page", size::add("page", spec.head_size, spec.head_size_v)?, spec.dtype.size_bytes())?
+        }
+    };
+    size::product("page", &[heads, states, content])
+}
+
+/// Up to 0.27: a formula a kind.
+fn formula_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeError> {
+    let packed = |head: u64| match spec.kv_quant_mode {
+        // fp4 data, and an fp8 scale for every 16 elements.
+        KvQuantMode::Nvfp4 => head / 2 + head / 16,
+        KvQuantMode::Int4PerTokenHead if rules.int4_halves => head / 2,
+        _ => head,
+    };
+    let element = spec.dtype.size_bytes();
+    let states = spec.block_size / compress_ratio(spec);
+    let cells =
+        |per_head: u64| size::product("page", &[spec.block_size, spec.num_kv_heads, per_head, element]);
+    let mut page = match &spec.kind {
+        AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => {
+            match (mla.cache_dtype_str.as_deref(), mla.model_version.as_deref()) {
+                // 448 bytes without and 128 with rotary position, and 8 of scales.
+                (Some("fp8_ds_mla"), Some("deepseek_v4")) => size::mul("page", states, 584)?,
+                // 512 bytes of latent, 16 of scales, 128 of rotary position.
+                (Some("fp8_ds_mla"), _) => size::mul("page", spec.block_size, 656)?,
+                _ => {
+                    let head = if rules.int4_halves && spec.kv_quant_mode == KvQuantMode::Int4PerTokenHead {
+                        spec.head_size / 2
+                    } else {
+                        spec.head_size
+                    };
+                    size::product("page", &[states, spec.num_kv_heads, head, element])?
+                }
+            }
+        }
+        AttentionKind::SlidingMla(_, mla) => {
+            if mla.cache_dtype_str.as_deref() == Some("fp8_ds_mla")
+                && mla.model_version.as_deref() == Some("deepseek_v4")
+            {
+                size::mul("page", states, 584)?
+            } else {
+                size::product("page", &[states, spec.num_kv_heads, spec.head_size, element])?
+            }
+        }
+        AttentionKind::Full(_)
+        | AttentionKind::Sink(..)
+        | AttentionKind::Rswa(..)
+        | AttentionKind::Sliding(_) => {
+            cells(size::add("page", packed(spec.head_size), packed(spec.head_size_v))?)?
+        }
+        AttentionKind::Chunked { .. }
+        | AttentionKind::Cross
+        | AttentionKind::EncoderOnly
+        | AttentionKind::CircularBuffer => cells(size::mul("page", 2, packed(spec.head_size))?)?,
+    };
+    if spec.kv_quant_mode.is_per_token_head() {
+        // Scales are kept in float32, one for a key and one for a value.
+        let scales = size::product("page", &[2, spec.block_size, spec.num_kv_heads, 4])?;
+        page = size::add("page", page, scales)?;
+    }
+    Ok(page)
+}
+
+fn compress_ratio(spec: &AttentionSpec) -> u64 {
+    match &spec.kind {
+        AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => mla.compress_ratio.max(1),
+        AttentionKind::SlidingMla(_, mla) => mla.compress_ratio.max(1),
+        _ => 1,
+    }
+}
