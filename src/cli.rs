@@ -24,7 +24,9 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Verify(commands::verify::Args),
+}
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -42,7 +44,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut err = io::stderr();
     let progress = err.is_terminal();
     let mut terminal = Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
-    let result = dispatch(cli.command, &mut terminal);
+    let result = dispatch(&cli.command, &mut terminal);
     let flushed = out.flush();
     match (result, flushed) {
         (Err(Ended::Output(error)), _) | (Ok(_), Err(error)) => {
@@ -80,6 +82,8 @@ impl From<io::Error> for Ended {
     }
 }
 
-fn dispatch(command: Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    match command {}
+fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    match command {
+        Command::Verify(args) => commands::verify::run(args, terminal),
+    }
 }

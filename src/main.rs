@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod record;
 mod terminal;
 
 use std::process::ExitCode;
