@@ -11,7 +11,7 @@ use crate::model::{Model, SpecId};
 use crate::pool::{self, StageGroup};
 use crate::settings::EngineSettings;
 use crate::size;
-use crate::spec::{KvCacheSpec, RequestShape};
+use crate::spec::{KvCacheSpec, RequestShape, SpecKind};
 
 /// The block pool of an engine.
 #[derive(Debug, Clone, PartialEq)]
@@ -249,6 +249,11 @@ pub fn allocated_grouping(
 /// If the groups do not fit it.
 pub fn pool(settings: &EngineSettings, rules: &Rules, grouping: &Grouping) -> Result<Pool, CapacityError> {
     let layout = settings.kv_cache_layout;
+    for (layer, id) in grouping.layers.iter().enumerate() {
+        if grouping.specs.spec(*id).kind() == SpecKind::EncoderOnly {
+            return Err(CapacityError::Unregistered { layer });
+        }
+    }
     let assigned: usize = grouping.groups.iter().map(|group| group.layers.len()).sum();
     let unassigned = assigned != grouping.layers.len();
     if rules.layout_checked_first && unassigned {
@@ -349,7 +354,8 @@ fn concurrency_divisor(
         return Ok(blocks);
     }
     let first = u128::from(groups.first().map_or(Ok(0), page)?.max(1));
-    u64::try_from(bytes.div_ceil(first)).map_err(|_| CapacityError::Size(size::SizeError { what: WHAT }))
+    u64::try_from(bytes.div_ceil(first))
+        .map_err(|_too_large| CapacityError::Size(size::SizeError { what: WHAT }))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the engine divides in floating point too")]

@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for EngineVersion {
 pub enum TupleGroups {
     /// Tuples of layers of different page sizes, window pages padded to the latents' sizes.
     PaddedPages,
-    /// The same without padding, and only where page sizes differ.
+    /// The same without padding.
     OwnPages,
     /// No such groups: block-outermost layouts pack instead.
     None,
@@ -125,6 +125,12 @@ pub struct Rules {
     pub promote_by_dcp_sharding: bool,
     /// [`Rule::TupleGroups`] and [`Rule::TuplePagesKept`].
     pub tuple_groups: TupleGroups,
+    /// [`Rule::TuplesOfMixedPages`].
+    pub tuples_of_mixed_pages: bool,
+    /// [`Rule::StateSlotGroups`].
+    pub state_slot_groups: bool,
+    /// [`Rule::PromotionFailsForSlidingMla`].
+    pub promotion_fails_for_sliding_mla: bool,
     /// [`Rule::PackedGroups`].
     pub packed_groups: bool,
     /// [`Rule::PackedWindowsSplit`].
@@ -194,6 +200,9 @@ impl Rules {
                 (true, false) => TupleGroups::PaddedPages,
                 (true, true) => TupleGroups::OwnPages,
             },
+            tuples_of_mixed_pages: holds(Rule::TuplesOfMixedPages),
+            state_slot_groups: holds(Rule::StateSlotGroups),
+            promotion_fails_for_sliding_mla: holds(Rule::PromotionFailsForSlidingMla),
             packed_groups: holds(Rule::PackedGroups),
             packed_windows_split: holds(Rule::PackedWindowsSplit),
             page_from_state_content: holds(Rule::PageFromStateContent),

@@ -12,6 +12,10 @@ pub enum PythonClass {
     NotImplementedError,
     ZeroDivisionError,
     OverflowError,
+    KeyError,
+    AttributeError,
+    TypeError,
+    StopIteration,
 }
 
 impl PythonClass {
@@ -23,6 +27,10 @@ impl PythonClass {
             Self::NotImplementedError => "NotImplementedError",
             Self::ZeroDivisionError => "ZeroDivisionError",
             Self::OverflowError => "OverflowError",
+            Self::KeyError => "KeyError",
+            Self::AttributeError => "AttributeError",
+            Self::TypeError => "TypeError",
+            Self::StopIteration => "StopIteration",
         }
     }
 }
@@ -33,6 +41,47 @@ pub enum GroupingError {
     /// The arithmetic left 64 bits.
     #[error(transparent)]
     Size(#[from] SizeError),
+    /// A kind that this version does not have.
+    #[error("layer {layer}: this version has no `{}` layers", kind.name())]
+    KindUnknown {
+        /// Index of the first such layer.
+        layer: usize,
+        /// The kind.
+        kind: crate::spec::SpecKind,
+    },
+    /// A quantisation that this version does not have.
+    #[error("layer {layer}: this version does not know `kv_quant_mode` {mode}")]
+    QuantModeUnknown {
+        /// Index of the first such layer.
+        layer: usize,
+        /// The mode.
+        mode: &'static str,
+    },
+    /// A promoted layer has a field that its new class does not know.
+    #[error(
+        "layer {layer}: a sliding-window MLA layer cannot be promoted, its `bounded_replay` has no place in full MLA"
+    )]
+    PromotionLosesField {
+        /// Index of the first such layer.
+        layer: usize,
+    },
+    /// More groups than a bucket has whole repeats.
+    #[error("a packed group would have no layer")]
+    PackedGroupEmpty,
+    /// Layers that the groups for states in MLA slots were not made for.
+    #[error("states, MLA layers and their indexer do not fit one layout")]
+    StateSlotsUneven,
+    /// A state that is larger than the MLA page whose slot it takes.
+    #[error("a state of {state_bytes} bytes does not fit the MLA page of {page_size_bytes} bytes")]
+    StateExceedsPage {
+        /// The state, bytes.
+        state_bytes: u64,
+        /// The MLA page, bytes.
+        page_size_bytes: u64,
+    },
+    /// A pipeline stage with states and no MLA layer to share slots with.
+    #[error("a pipeline stage has state layers but no MLA layer to share slots with")]
+    StageWithoutSlots,
     /// A layer's padding is below its page.
     #[error("layer {layer}: {source}")]
     Page {
@@ -90,12 +139,20 @@ impl GroupingError {
         match self {
             Self::Size(_) => PythonClass::OverflowError,
             Self::PageNotUnifiable { .. } => PythonClass::NotImplementedError,
-            Self::WindowsDiffer | Self::PromotionFailed => PythonClass::ValueError,
+            Self::WindowsDiffer
+            | Self::PromotionFailed
+            | Self::StateExceedsPage { .. }
+            | Self::StageWithoutSlots => PythonClass::ValueError,
+            Self::KindUnknown { .. } => PythonClass::AttributeError,
+            Self::QuantModeUnknown { .. } => PythonClass::KeyError,
+            Self::PromotionLosesField { .. } => PythonClass::TypeError,
+            Self::PackedGroupEmpty => PythonClass::StopIteration,
             Self::Page { source: PageError::Size(_), .. } => PythonClass::OverflowError,
             Self::Page { .. }
             | Self::PageDoesNotScale { .. }
             | Self::Unregistered { .. }
             | Self::TuplesIncomplete
+            | Self::StateSlotsUneven
             | Self::TuplesUneven
             | Self::GroupDoesNotMerge => PythonClass::AssertionError,
         }
@@ -107,6 +164,9 @@ impl GroupingError {
             Self::PageNotUnifiable { layer, .. }
             | Self::PageDoesNotScale { layer, .. }
             | Self::Page { layer, .. }
+            | Self::KindUnknown { layer, .. }
+            | Self::QuantModeUnknown { layer, .. }
+            | Self::PromotionLosesField { layer }
             | Self::Unregistered { layer } => Some(*layer),
             _ => None,
         }
@@ -119,6 +179,12 @@ pub enum CapacityError {
     /// The arithmetic left 64 bits.
     #[error(transparent)]
     Size(SizeError),
+    /// A kind that vLLM's registry does not have.
+    #[error("layer {layer}: vLLM has no cache manager for encoder-only layers")]
+    Unregistered {
+        /// Index of the first such layer.
+        layer: usize,
+    },
     /// Nothing is left for blocks.
     #[error("no memory is available for cache blocks")]
     NoMemory,
@@ -170,7 +236,8 @@ impl CapacityError {
     pub const fn class(&self) -> PythonClass {
         match self {
             Self::Size(_) => PythonClass::OverflowError,
-            Self::NoMemory
+            Self::Unregistered { .. }
+            | Self::NoMemory
             | Self::NotEnough { .. }
             | Self::NothingFits
             | Self::LayoutCannotMixPages { .. } => PythonClass::ValueError,

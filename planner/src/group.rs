@@ -13,6 +13,7 @@ mod hidden_states;
 mod hybrid_off;
 mod packed;
 mod page_size;
+mod state_slots;
 mod stride;
 mod table;
 mod tuples;
@@ -39,6 +40,8 @@ pub enum Decision {
     UniformType,
     /// Tuples of MLA and sliding-window MLA layers (up to 0.28).
     Tuples,
+    /// States in the slots of MLA layers that have an indexer (0.30 and 0.31).
+    StateSlots,
     /// Layers of different page sizes packed into one block.
     Packed,
     /// Buckets of one page size, cut into groups of one size.
@@ -171,6 +174,11 @@ pub fn group(model: &Model, settings: &EngineSettings, rules: &Rules) -> Result<
         && let Some(groups) = tuples::groups(rules, &mut table, &mut layers)?
     {
         return Ok(step(Decision::Tuples, table, layers, groups));
+    }
+    if rules.state_slot_groups
+        && let Some(groups) = state_slots::groups(rules, settings, &mut table, &mut layers)?
+    {
+        return Ok(step(Decision::StateSlots, table, layers, groups));
     }
     let (hidden, kept) = hidden_states::split(&table, &layers);
     if rules.packed_groups

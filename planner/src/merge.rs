@@ -80,6 +80,10 @@ pub fn merge_alone(rules: &Rules, spec: &KvCacheSpec) -> Result<KvCacheSpec, Mer
             if full.sliding_window.is_some() && full.attention_chunk_size.is_some() {
                 return Err(MergeRefusal::WindowAndChunk);
             }
+            let sink = attention.kind.kind() == SpecKind::Sink;
+            if sink && rules.tokens_per_state && attention.tokens_per_state.parts() != (1, 1) {
+                return Err(MergeRefusal::NotCarried(Field::TokensPerStateField));
+            }
         }
         AttentionKind::Mla(full, mla) | AttentionKind::HiddenState(full, mla) => {
             // The merged spec is made anew from the fields that MLA compares.
@@ -175,6 +179,12 @@ fn merge_full(rules: &Rules, a: &mut AttentionSpec, b: &AttentionSpec) -> Result
         }
     }
     attention_fields(rules, a, b)?;
+    if matches!(a.kind, AttentionKind::Sink(..))
+        && rules.tokens_per_state
+        && b.tokens_per_state.parts() != (1, 1)
+    {
+        return Err(MergeRefusal::NotCarried(Field::TokensPerStateField));
+    }
     let Some(a_full) = a.kind.full() else { return Err(MergeRefusal::Kind) };
     let merged = FullFields {
         sliding_window: only(Field::SlidingWindow, a_full.sliding_window, b_full.sliding_window)?,

@@ -2,7 +2,7 @@
 
 use crate::engine::{Rules, TupleGroups};
 use crate::error::CapacityError;
-use crate::group::{Group, GroupSpec, Grouping};
+use crate::group::{Decision, Group, GroupSpec, Grouping};
 use crate::model::SpecId;
 use crate::settings::{EngineSettings, Layout};
 use crate::size;
@@ -211,7 +211,7 @@ pub fn check_layout(
     grouping: &Grouping,
     groups: &[StageGroup],
 ) -> Result<(), CapacityError> {
-    if !rules.packed_groups {
+    if !rules.packed_groups || grouping.decision == Decision::StateSlots {
         return Ok(());
     }
     let mut pages = None;

@@ -114,6 +114,15 @@ impl SpecKind {
         }
     }
 
+    /// N of the first version 0.N that has the class; 0 is before the oldest that is known.
+    pub const fn since(self) -> u16 {
+        match self {
+            Self::Rswa => 25,
+            Self::CircularBuffer => 29,
+            _ => 0,
+        }
+    }
+
     /// Whether vLLM's class derives from `FullAttentionSpec`.
     pub const fn is_full_family(self) -> bool {
         matches!(self, Self::Full | Self::Mla | Self::Sink | Self::Rswa | Self::HiddenState)

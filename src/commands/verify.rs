@@ -73,14 +73,15 @@ fn replay(file: &Path, number: usize, line: &str) -> Result<Replayed, Failure> {
     match kind {
         Some(LineKind::Plan) => plans::replay(file, number, line),
         Some(LineKind::Model) => models::replay(file, number, line),
-        Some(LineKind::Schedule) => Err(Failure::new(format!(
-            "failed to verify `{}`, line {number}",
-            file.display()
-        ))
-        .caused_by("schedules are not replayed by this version")),
+        Some(LineKind::Schedule) => {
+            Err(Failure::new(format!("failed to verify `{}`, line {number}", file.display()))
+                .caused_by("schedules are not replayed by this version"))
+        }
         None => Err(Failure::new(format!("failed to verify `{}`, line {number}", file.display()))
             .caused_by("the line has neither `specs`, nor `config`, nor `requests`")
-            .hint("a case is one JSON object a line, as the recording scripts under `tests/oracle/` write it")),
+            .hint(
+                "a case is one JSON object a line, as the recording scripts under `tests/oracle/` write it",
+            )),
     }
 }
 

@@ -93,9 +93,13 @@ impl RecordedEngine {
                 _ => return Err(format!("`max_model_len` is {length}; write a length, or -1")),
             },
         };
-        for (name, size) in
-            [("tp", self.tp), ("dcp", self.dcp), ("pcp", self.pcp), ("pp", self.pp), ("block_size", self.block_size)]
-        {
+        for (name, size) in [
+            ("tp", self.tp),
+            ("dcp", self.dcp),
+            ("pcp", self.pcp),
+            ("pp", self.pp),
+            ("block_size", self.block_size),
+        ] {
             if size == Some(0) {
                 return Err(format!("`{name}` must be at least 1"));
             }

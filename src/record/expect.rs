@@ -172,7 +172,15 @@ impl Expect {
                 });
                 return Self {
                     error: Some(error.class().name().to_owned()),
-                    stage: Some("grouping".to_owned()),
+                    stage: Some(
+                        match error {
+                            GroupingError::KindUnknown { .. } | GroupingError::QuantModeUnknown { .. } => {
+                                "spec"
+                            }
+                            _ => "grouping",
+                        }
+                        .to_owned(),
+                    ),
                     detail: Some(layer.map_or_else(String::new, |layer| {
                         format!("Layer {}: {error}", model.name_of(layer))
                     })),
@@ -245,7 +253,13 @@ impl Expect {
         let said = |error: Option<&String>, detail: Option<&String>| {
             error.map(|class| Said::by(class, detail.map_or("", String::as_str)).text())
         };
-        compare(&mut found, "error", &said(error.as_ref(), detail.as_ref()), &said(planned.error.as_ref(), planned.detail.as_ref()), true);
+        compare(
+            &mut found,
+            "error",
+            &said(error.as_ref(), detail.as_ref()),
+            &said(planned.error.as_ref(), planned.detail.as_ref()),
+            true,
+        );
         compare(&mut found, "stage", stage, &planned.stage, true);
         compare(&mut found, "groups", groups, &planned.groups, false);
         compare(&mut found, "group_types", group_types, &planned.group_types, false);
@@ -273,7 +287,13 @@ impl Expect {
             error.as_ref().map(|error| Said::by(&error.error, &error.detail).text())
         };
         let both = self.num_blocks.is_some() || capacity_error.is_some();
-        compare(&mut found, "capacity_error", &capacity(capacity_error), &capacity(&planned.capacity_error), both);
+        compare(
+            &mut found,
+            "capacity_error",
+            &capacity(capacity_error),
+            &capacity(&planned.capacity_error),
+            both,
+        );
         found
     }
 }
@@ -308,10 +328,8 @@ pub(crate) fn short(plan: &Plan) -> String {
         }
     }
     let mixed = |class: &str| if class.starts_with("Uniform") { " (mixed)" } else { "" };
-    let words: Vec<String> = runs
-        .iter()
-        .map(|(count, layers, class)| format!("{count} x {layers}{}", mixed(class)))
-        .collect();
+    let words: Vec<String> =
+        runs.iter().map(|(count, layers, class)| format!("{count} x {layers}{}", mixed(class))).collect();
     words.join(" + ")
 }
 

@@ -36,8 +36,11 @@ pub(crate) fn lines(
     let mut buffer = Vec::new();
     for number in 1.. {
         buffer.clear();
-        let read =
-            reader.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut buffer).map_err(|error| cannot(&error))?;
+        let read = reader
+            .by_ref()
+            .take(LINE_LIMIT)
+            .read_until(b'\n', &mut buffer)
+            .map_err(|error| cannot(&error))?;
         if read == 0 {
             break;
         }
@@ -46,10 +49,8 @@ pub(crate) fn lines(
                 .caused_by(format!("the line is longer than {LINE_LIMIT} bytes")));
         }
         let line = std::str::from_utf8(&buffer).map_err(|error| {
-            Failure::new(format!("failed to read `{}`, line {number}", path.display())).caused_by(format!(
-                "byte {} of the line is not valid UTF-8",
-                error.valid_up_to() + 1
-            ))
+            Failure::new(format!("failed to read `{}`, line {number}", path.display()))
+                .caused_by(format!("byte {} of the line is not valid UTF-8", error.valid_up_to() + 1))
         })?;
         let line = line.trim();
         if !line.is_empty() {
@@ -68,7 +69,8 @@ pub(crate) fn python_json(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     let mut in_string = false;
     while let Some(character) = rest.chars().next() {
-        let word = ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !in_string && rest.starts_with(word));
+        let word =
+            ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !in_string && rest.starts_with(word));
         if let Some(word) = word {
             out.push_str("null");
             rest = &rest[word.len()..];
@@ -98,9 +100,12 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, number: usize, line: &str)
 pub(crate) fn json_failure(path: &Path, number: usize, line: &str, error: &serde_json::Error) -> Failure {
     let text = error.to_string();
     let cause = text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
-    Failure::new(format!("failed to read `{}`", path.display()))
-        .caused_by(cause)
-        .at(excerpt(path, number, error.column(), line))
+    Failure::new(format!("failed to read `{}`", path.display())).caused_by(cause).at(excerpt(
+        path,
+        number,
+        error.column(),
+        line,
+    ))
 }
 
 /// The place in a line: at most 60 characters around the column, with a mark below it.

@@ -66,6 +66,9 @@ rules! {
     PromoteKeepsFields 28,
         "A promoted layer keeps every field that its new class has.",
         "kv_cache_interface.py replace_as";
+    PromotionFailsForSlidingMla 31,
+        "A promoted sliding-window MLA layer has a field that its new class does not know, an error.",
+        "kv_cache_interface.py replace_as, SlidingWindowMLASpec.bounded_replay";
     HeadSizeVMerges 28,
         "Layers whose value head size differs do not merge.",
         "kv_cache_interface.py AttentionSpec.head_size_v";
@@ -93,8 +96,11 @@ rules! {
     TupleGroups 0 ..= 28,
         "Sliding-window MLA next to MLA is grouped by tuples of layers of different page sizes.",
         "kv_cache_utils.py group_and_unify_kv_cache_specs";
-    TuplePagesKept 26 ..= 28,
-        "Tuples keep their own page sizes, and are made only where page sizes differ.",
+    TuplesOfMixedPages 26 ..= 28,
+        "Tuples are made only where page sizes differ.",
+        "kv_cache_utils.py group_and_unify_kv_cache_specs";
+    TuplePagesKept 27 ..= 28,
+        "Tuples keep their own page sizes.",
         "kv_cache_utils.py _get_kv_cache_groups_uniform_groups";
     PackedGroups 29,
         "Block-outermost layouts pack layers of different page sizes into one block.",
@@ -117,6 +123,9 @@ rules! {
     HiddenStatesScale 30,
         "Block sizes scale up until the common page holds one token's hidden state.",
         "kv_cache_utils.py _ensure_min_page_size";
+    StateSlotGroups 30 ..= 31,
+        "States beside MLA layers with an indexer take the MLA layers' slots.",
+        "kv_cache_utils.py _get_kv_cache_groups_glm5_next";
     BucketMerge 27,
         "Buckets of unequal specs merge where the merged spec is valid.",
         "kv_cache_utils.py _get_kv_cache_groups_uniform_page_size";

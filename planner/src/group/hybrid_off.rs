@@ -94,6 +94,9 @@ fn promote(rules: &Rules, table: &mut SpecTable, layers: &[SpecId]) -> Result<Ve
         let block_size = common_block_size(rules, table, &full, has_sliding_mla);
         for (id, layer) in &specs {
             let KvCacheSpec::Attention(spec) = table.spec(*id) else { continue };
+            if rules.promotion_fails_for_sliding_mla && spec.kind.kind() == SpecKind::SlidingMla {
+                return Err(GroupingError::PromotionLosesField { layer: *layer as usize });
+            }
             if let Some(promoted) = promoted(rules, spec, block_size)? {
                 map[id.index()] =
                     Some(table.add(rules, *layer as usize, KvCacheSpec::Attention(promoted))?);

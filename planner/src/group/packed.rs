@@ -104,7 +104,7 @@ pub(super) fn groups(
                 .flat_map(|repeat| bucket.pages.iter().map(move |(_, layers)| layers[repeat]))
                 .collect();
             if members.is_empty() {
-                return Err(GroupingError::GroupDoesNotMerge);
+                return Err(GroupingError::PackedGroupEmpty);
             }
             groups.push(mixed(layers, members));
         }

@@ -30,20 +30,15 @@ pub(super) fn unify(
         let layer = layer as usize;
         let page = table.page_size_bytes(id);
         let spec = table.spec(id);
-        let new = if page == largest {
-            id
+        let changed = if page == largest {
+            map[id.index()] = Some(id);
+            continue;
         } else if rules.state_pages_pad && matches!(spec, KvCacheSpec::Mamba(_)) {
-            table.add(rules, layer, spec.with_page_size_padded(largest))?
+            spec.with_page_size_padded(largest)
         } else if page != 0 && largest.is_multiple_of(page) {
-            let block_size = size::mul("block size", spec.block_size(), largest / page)?;
-            let larger = spec.with_block_size(block_size);
-            let id = table.add(rules, layer, larger)?;
-            if table.page_size_bytes(id) != largest {
-                return Err(GroupingError::PageDoesNotScale { layer, max_page_size_bytes: largest });
-            }
-            id
+            spec.with_block_size(size::mul("block size", spec.block_size(), largest / page)?)
         } else if spec.attention().is_some_and(|spec| may_pad(rules, spec)) {
-            table.add(rules, layer, spec.with_page_size_padded(largest))?
+            spec.with_page_size_padded(largest)
         } else {
             return Err(GroupingError::PageNotUnifiable {
                 layer,
@@ -51,6 +46,11 @@ pub(super) fn unify(
                 max_page_size_bytes: largest,
             });
         };
+        let new = table.add(rules, layer, changed)?;
+        if table.page_size_bytes(new) != largest {
+            // A padded page that does not grow with its block, or one whose own alignment sets the padding.
+            return Err(GroupingError::PageDoesNotScale { layer, max_page_size_bytes: largest });
+        }
         map[id.index()] = Some(new);
     }
     for layer in kept {

@@ -106,6 +106,21 @@ fn id(index: usize) -> SpecId {
     SpecId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
+/// Refuses a kind or a quantisation that came with a later version, as vLLM would not construct it.
+fn known(spec: &KvCacheSpec, layer: usize, rules: &Rules) -> Result<(), GroupingError> {
+    let minor = rules.version.minor();
+    let kind = spec.kind();
+    if minor < kind.since() {
+        return Err(GroupingError::KindUnknown { layer, kind });
+    }
+    match spec.attention().map(|spec| spec.kv_quant_mode) {
+        Some(mode) if minor < mode.since() => {
+            Err(GroupingError::QuantModeUnknown { layer, mode: mode.name() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Pads a page to its format's alignment, as the dataclass does when it is made.
 fn align(rules: &Rules, spec: &mut KvCacheSpec) -> Result<(), GroupingError> {
     let KvCacheSpec::Attention(attention) = &*spec else { return Ok(()) };
@@ -136,6 +151,7 @@ pub(super) fn load(model: &Model, rules: &Rules) -> Result<(SpecTable, Vec<SpecI
             Some(new) => new,
             None => {
                 let mut spec = model.specs[index].clone();
+                known(&spec, layer, rules)?;
                 spec.retain_known(known_fields(spec.kind(), rules.version));
                 let new = table.add(rules, layer, spec)?;
                 map[index] = Some(new);

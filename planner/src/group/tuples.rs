@@ -21,7 +21,7 @@ pub(super) fn groups(
     if !layers.iter().any(|id| kind(id, table) == SpecKind::SlidingMla) {
         return Ok(None);
     }
-    if rules.tuple_groups == TupleGroups::OwnPages {
+    if rules.tuples_of_mixed_pages {
         let first = layers.first().map(|id| table.page_size_bytes(*id));
         if layers.iter().all(|id| Some(table.page_size_bytes(*id)) == first) {
             return Ok(None);

@@ -293,6 +293,28 @@ pub enum KvQuantMode {
 }
 
 impl KvQuantMode {
+    /// N of the first version 0.N that has the mode; 0 is before the oldest that is known.
+    ///
+    /// # Source
+    /// The members of `KVQuantMode` in each version's `kv_cache_interface.py`.
+    pub const fn since(self) -> u16 {
+        match self {
+            Self::None
+            | Self::Fp8PerTensor
+            | Self::Int8PerTokenHead
+            | Self::Fp8PerTokenHead
+            | Self::Nvfp4 => 0,
+            Self::Int4PerTokenHead => 25,
+            Self::TurboquantK8v4
+            | Self::Turboquant4bitNc
+            | Self::TurboquantK3v4Nc
+            | Self::Turboquant3bitNc => 28,
+            Self::Nvfp4DsMla => 30,
+            Self::Ultraquant4bit => 32,
+            Self::OctaveK3v4 | Self::OctaveK3v3 | Self::OctaveK3v3Compact | Self::Custom => 33,
+        }
+    }
+
     /// Whether every token of every head has a scale of its own.
     pub const fn is_per_token_head(self) -> bool {
         matches!(self, Self::Int8PerTokenHead | Self::Fp8PerTokenHead | Self::Int4PerTokenHead)

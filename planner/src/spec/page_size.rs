@@ -99,7 +99,7 @@ fn state_content_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeEr
     let states = if rules.tokens_per_state {
         let (tokens, per_states) = spec.tokens_per_state.parts();
         let scaled = size::mul("page", spec.block_size, per_states)?;
-        if tokens == 0 { return Err(SizeError { what: "page" }) } else { scaled / tokens }
+        scaled.checked_div(tokens).ok_or(SizeError { what: "page" })?
     } else {
         spec.block_size / compress_ratio(spec)
     };
@@ -150,10 +150,14 @@ fn formula_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeError> {
                 size::product("page", &[states, spec.num_kv_heads, spec.head_size, element])?
             }
         }
-        AttentionKind::Full(_)
-        | AttentionKind::Sink(..)
-        | AttentionKind::Rswa(..)
-        | AttentionKind::Sliding(_) => {
+        AttentionKind::Full(_) | AttentionKind::Sink(..) | AttentionKind::Rswa(..) => {
+            cells(size::add("page", packed(spec.head_size), packed(spec.head_size_v))?)?
+        }
+        // Windows never learned of four-bit elements.
+        AttentionKind::Sliding(_) if spec.kv_quant_mode != KvQuantMode::Nvfp4 => {
+            cells(size::add("page", spec.head_size, spec.head_size_v)?)?
+        }
+        AttentionKind::Sliding(_) => {
             cells(size::add("page", packed(spec.head_size), packed(spec.head_size_v))?)?
         }
         AttentionKind::Chunked { .. }
