@@ -105,14 +105,14 @@ pub fn by_group(grouping: &Grouping, shape: RequestShape<'_>) -> Result<Vec<Grou
 /// `_max_memory_usage_bytes_from_groups`.
 fn needed_bytes(
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
     bytes_per_block: u64,
     shape: RequestShape<'_>,
 ) -> Result<u64, CapacityError> {
     const WHAT: &str = "memory of a request";
     let rules = shape.rules;
     let page = |id: &SpecId| grouping.specs.page_size_bytes(*id);
-    let mixed = groups.iter().all(|group| matches!(group.spec, GroupSpec::UniformType(_)));
+    let mixed = groups.iter().all(|group| matches!(*group.spec, GroupSpec::UniformType(_)));
     if !rules.blocks_from_groups && mixed {
         if let [group] = groups {
             return group.specs().iter().try_fold(0, |sum, id| {
@@ -132,7 +132,7 @@ fn needed_bytes(
 /// Tuple groups reserve whole tuples of the first group's page sizes.
 fn tuple_bytes(
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
     shape: RequestShape<'_>,
 ) -> Result<u64, CapacityError> {
     const WHAT: &str = "memory of a request";
@@ -147,7 +147,7 @@ fn tuple_bytes(
         }
         counts
     };
-    let first = groups.first().map_or(&[][..], StageGroup::specs);
+    let first = groups.first().map_or(&[][..], |group| group.specs());
     let tuple = counts(first).iter().try_fold(0, |sum, (page, _)| size::add(WHAT, sum, *page))?;
     let tuples = groups
         .iter()
@@ -161,7 +161,7 @@ fn tuple_bytes(
 }
 
 struct Worker<'a> {
-    groups: &'a [StageGroup],
+    groups: &'a [StageGroup<'a>],
     bytes_per_block: u64,
     memory_bytes: u64,
     /// What the capacity check may count on; below zero if the null block alone does not fit.
@@ -332,11 +332,11 @@ pub fn pool(settings: &EngineSettings, rules: &Rules, grouping: &Grouping) -> Re
 /// `get_max_concurrency_for_kv_cache_config`.
 fn concurrency_divisor(
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
     shape: RequestShape<'_>,
 ) -> Result<u64, CapacityError> {
     const WHAT: &str = "blocks of a request";
-    let page = |group: &StageGroup| {
+    let page = |group: &StageGroup<'_>| {
         group
             .specs()
             .iter()

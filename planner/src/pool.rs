@@ -1,5 +1,7 @@
 //! What one block costs: the bytes of the widest group, and the groups as each pipeline stage sees them.
 
+use std::borrow::Cow;
+
 use crate::engine::{Rules, TupleGroups};
 use crate::error::CapacityError;
 use crate::group::{Decision, Group, GroupSpec, Grouping};
@@ -10,17 +12,17 @@ use crate::spec::PageError;
 
 /// A group as one pipeline stage has it: the layers that the stage runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StageGroup {
+pub struct StageGroup<'a> {
     /// Layers of the group on this stage.
-    pub layers: Vec<u32>,
+    pub layers: Cow<'a, [u32]>,
     /// The spec of the group; of the whole group's layers where the stage has none of them.
-    pub spec: GroupSpec,
+    pub spec: Cow<'a, GroupSpec>,
 }
 
-impl StageGroup {
+impl StageGroup<'_> {
     /// The specs that a worker allocates for: one a layer of the stage.
     fn layer_specs(&self) -> Vec<SpecId> {
-        match &self.spec {
+        match &*self.spec {
             GroupSpec::One(id) => vec![*id; self.layers.len()],
             GroupSpec::UniformType(_) if self.layers.is_empty() => Vec::new(),
             GroupSpec::UniformType(ids) => ids.clone(),
@@ -29,7 +31,7 @@ impl StageGroup {
 
     /// The specs that the group stands for.
     pub fn specs(&self) -> &[SpecId] {
-        match &self.spec {
+        match &*self.spec {
             GroupSpec::One(id) => std::slice::from_ref(id),
             GroupSpec::UniformType(ids) => ids,
         }
@@ -50,7 +52,7 @@ pub fn stage_layers(settings: &EngineSettings, layers: usize) -> Vec<usize> {
 ///
 /// # Source
 /// `_project_kv_cache_groups_to_worker`.
-pub fn stages(settings: &EngineSettings, grouping: &Grouping) -> Vec<Vec<StageGroup>> {
+pub fn stages<'a>(settings: &EngineSettings, grouping: &'a Grouping) -> Vec<Vec<StageGroup<'a>>> {
     let counts = stage_layers(settings, grouping.layers.len());
     if counts.len() == 1 {
         return vec![grouping.groups.iter().map(whole).collect()];
@@ -67,20 +69,20 @@ pub fn stages(settings: &EngineSettings, grouping: &Grouping) -> Vec<Vec<StageGr
         .collect()
 }
 
-fn whole(group: &Group) -> StageGroup {
-    StageGroup { layers: group.layers.clone(), spec: group.spec.clone() }
+fn whole(group: &Group) -> StageGroup<'_> {
+    StageGroup { layers: Cow::Borrowed(&group.layers), spec: Cow::Borrowed(&group.spec) }
 }
 
-fn project(group: &Group, from: u32, to: u32) -> StageGroup {
+fn project(group: &Group, from: u32, to: u32) -> StageGroup<'_> {
     let mine = |layer: &u32| (from..to).contains(layer);
     let layers: Vec<u32> = group.layers.iter().copied().filter(|layer| mine(layer)).collect();
     let spec = match &group.spec {
-        GroupSpec::UniformType(ids) if !layers.is_empty() => GroupSpec::UniformType(
+        GroupSpec::UniformType(ids) if !layers.is_empty() => Cow::Owned(GroupSpec::UniformType(
             group.layers.iter().zip(ids).filter(|(layer, _)| mine(layer)).map(|(_, id)| *id).collect(),
-        ),
-        spec => spec.clone(),
+        )),
+        spec => Cow::Borrowed(spec),
     };
-    StageGroup { layers, spec }
+    StageGroup { layers: Cow::Owned(layers), spec }
 }
 
 /// Bytes of one block in a worker's pool.
@@ -94,7 +96,7 @@ pub fn bytes_per_block(
     rules: &Rules,
     layout: Layout,
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
 ) -> Result<u64, CapacityError> {
     let page = |id: &SpecId| grouping.specs.page_size_bytes(*id);
     let sum_pages = |ids: &[SpecId]| ids.iter().try_fold(0, |sum, id| size::add("block", sum, page(id)));
@@ -104,7 +106,7 @@ pub fn bytes_per_block(
     let mut widest = 0;
     let mut alignment = 1;
     for group in groups {
-        let (bytes, align) = match &group.spec {
+        let (bytes, align) = match &*group.spec {
             GroupSpec::One(id) => {
                 let count = group.layers.len() as u64;
                 let align = stride_alignment(rules, grouping, *id)?;
@@ -151,11 +153,11 @@ fn stride_alignment(rules: &Rules, grouping: &Grouping, id: SpecId) -> Result<u6
 fn bytes_per_block_by_layers(
     rules: &Rules,
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
 ) -> Result<u64, CapacityError> {
     let page = |id: &SpecId| grouping.specs.page_size_bytes(*id);
     let sum = |ids: &[SpecId]| ids.iter().try_fold(0, |sum, id| size::add("block", sum, page(id)));
-    let mixed = groups.iter().all(|group| matches!(group.spec, GroupSpec::UniformType(_)));
+    let mixed = groups.iter().all(|group| matches!(*group.spec, GroupSpec::UniformType(_)));
     if let [group] = groups
         && mixed
     {
@@ -209,7 +211,7 @@ pub fn check_layout(
     rules: &Rules,
     layout: Layout,
     grouping: &Grouping,
-    groups: &[StageGroup],
+    groups: &[StageGroup<'_>],
 ) -> Result<(), CapacityError> {
     if !rules.packed_groups || grouping.decision == Decision::StateSlots {
         return Ok(());

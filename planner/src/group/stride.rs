@@ -37,9 +37,17 @@ pub(super) fn cut(
         }
         let num_groups = count.div_ceil(size);
         groups.reserve(num_groups);
+        // Groups of one spec all have the same merged spec.
+        let mut shared = None;
         for i in 0..num_groups {
             let members: Vec<u32> = bucket.layers.iter().copied().skip(i).step_by(num_groups).collect();
-            let spec = merged(rules, table, layers, bucket, &members)?;
+            let spec = match shared {
+                Some(spec) => spec,
+                None => merged(rules, table, layers, bucket, &members)?,
+            };
+            if bucket.specs.len() == 1 {
+                shared = Some(spec);
+            }
             groups.push(Group { layers: members, spec: GroupSpec::One(spec) });
         }
     }
