@@ -245,9 +245,16 @@ pub fn allocated_grouping(
 
 /// The pool that the memory of `settings` gives these groups.
 ///
+/// `fitted_max_model_len` becomes the longest request that the engine plans for, also where the pool is refused later.
+///
 /// # Errors
 /// If the groups do not fit it.
-pub fn pool(settings: &EngineSettings, rules: &Rules, grouping: &Grouping) -> Result<Pool, CapacityError> {
+pub fn pool(
+    settings: &EngineSettings,
+    rules: &Rules,
+    grouping: &Grouping,
+    fitted_max_model_len: &mut u64,
+) -> Result<Pool, CapacityError> {
     let layout = settings.kv_cache_layout;
     for (layer, id) in grouping.layers.iter().enumerate() {
         if grouping.specs.spec(*id).kind() == SpecKind::EncoderOnly {
@@ -292,6 +299,7 @@ pub fn pool(settings: &EngineSettings, rules: &Rules, grouping: &Grouping) -> Re
             return Err(CapacityError::NothingFits);
         }
         shape.tokens = fitted;
+        *fitted_max_model_len = fitted;
     }
     for worker in &workers {
         worker.check(grouping, shape)?;

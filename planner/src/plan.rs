@@ -23,6 +23,8 @@ pub struct Plan {
     pub bytes_per_block: Option<u64>,
     /// What a request of the longest length takes of each group.
     pub capacity: Vec<GroupCapacity>,
+    /// The longest request that the engine plans for, tokens: as set, or fitted to the memory.
+    pub max_model_len: u64,
     /// The pool, where the memory is known and there are groups.
     pub pool: Option<Result<Pool, CapacityError>>,
 }
@@ -45,8 +47,7 @@ impl Plan {
         settings: &EngineSettings,
         rules: &Rules,
     ) -> Result<u64, CapacityError> {
-        let tokens = self.fitting_pool().map_or(settings.max_model_len, |pool| pool.max_model_len);
-        capacity::request_blocks(&self.grouping, RequestShape { tokens, settings, rules })
+        capacity::request_blocks(&self.grouping, RequestShape { tokens: self.max_model_len, settings, rules })
     }
 }
 
@@ -60,24 +61,21 @@ pub fn plan(model: &Model, settings: &EngineSettings, rules: &Rules) -> Result<P
     let mut bytes_per_block = None;
     let mut capacity = Vec::new();
     let mut pool = None;
+    let mut max_model_len = settings.max_model_len;
     if !grouping.groups.is_empty() {
         let shape = RequestShape { tokens: settings.max_model_len, settings, rules };
         bytes_per_block = all_layers_bytes_per_block(settings, rules, &grouping).ok();
         let known = settings.num_gpu_blocks_override.is_some() || !settings.available_memory_bytes.is_empty();
         if known {
-            pool = Some(allocate(model, settings, rules, &grouping));
+            pool = Some(allocate(model, settings, rules, &grouping, &mut max_model_len));
         }
-        let fitted = match &pool {
-            Some(Ok(pool)) => RequestShape { tokens: pool.max_model_len, ..shape },
-            _ => shape,
-        };
-        match capacity::by_group(&grouping, fitted) {
+        match capacity::by_group(&grouping, RequestShape { tokens: max_model_len, ..shape }) {
             Ok(by_group) => capacity = by_group,
             Err(error) if pool.is_none() => pool = Some(Err(error)),
             Err(_) => {}
         }
     }
-    Ok(Plan { version: rules.version, grouping, kv_tp_replicas, bytes_per_block, capacity, pool })
+    Ok(Plan { version: rules.version, grouping, kv_tp_replicas, bytes_per_block, capacity, max_model_len, pool })
 }
 
 fn allocate(
@@ -85,10 +83,11 @@ fn allocate(
     settings: &EngineSettings,
     rules: &Rules,
     grouping: &Grouping,
+    max_model_len: &mut u64,
 ) -> Result<Pool, CapacityError> {
     match capacity::allocated_grouping(model, settings, rules)? {
-        Some(grouping) => capacity::pool(settings, rules, &grouping),
-        None => capacity::pool(settings, rules, grouping),
+        Some(grouping) => capacity::pool(settings, rules, &grouping, max_model_len),
+        None => capacity::pool(settings, rules, grouping, max_model_len),
     }
 }
 

@@ -130,9 +130,9 @@ fn align(rules: &Rules, spec: &mut KvCacheSpec) -> Result<(), GroupingError> {
         _ => None,
     };
     let Some(alignment) = alignment else { return Ok(()) };
-    let unpadded = spec.unpadded_page_size_bytes(rules)?;
-    let aligned = size::round_up("page", unpadded, alignment)?;
-    if aligned != unpadded
+    let real = spec.real_page_size_bytes(rules)?;
+    let aligned = size::round_up("page", real, alignment)?;
+    if aligned != real
         && let KvCacheSpec::Attention(attention) = spec
     {
         attention.page_size_padded = Some(aligned);

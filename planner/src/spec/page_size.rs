@@ -38,7 +38,21 @@ impl KvCacheSpec {
                 })
             }
             Self::Attention(spec) if rules.page_from_state_content => state_content_page(spec, rules),
-            Self::Attention(spec) => formula_page(spec, rules),
+            Self::Attention(spec) => {
+                let page = formula_page(spec, rules)?;
+                size::add("page", page, scales_bytes(spec)?)
+            }
+        }
+    }
+
+    /// Bytes of a page without padding and without scales, which is what a format's alignment rounds up.
+    ///
+    /// # Errors
+    /// If it does not fit 64 bits.
+    pub fn real_page_size_bytes(&self, rules: &Rules) -> Result<u64, SizeError> {
+        match self {
+            Self::Attention(spec) if !rules.page_from_state_content => formula_page(spec, rules),
+            _ => self.unpadded_page_size_bytes(rules),
         }
     }
 
@@ -52,8 +66,9 @@ impl KvCacheSpec {
             (padded, None) => padded,
             // The dataclass pads itself when it is made; a page that is already aligned keeps what it had.
             (padded, Some(alignment)) => {
-                let aligned = size::round_up("page", unpadded, alignment)?;
-                if aligned == unpadded { padded } else { Some(aligned) }
+                let real = self.real_page_size_bytes(rules)?;
+                let aligned = size::round_up("page", real, alignment)?;
+                if aligned == real { padded } else { Some(aligned) }
             }
         };
         match padded {
@@ -124,7 +139,7 @@ fn formula_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeError> {
     let states = spec.block_size / compress_ratio(spec);
     let cells =
         |per_head: u64| size::product("page", &[spec.block_size, spec.num_kv_heads, per_head, element]);
-    let mut page = match &spec.kind {
+    let page = match &spec.kind {
         AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => {
             match (mla.cache_dtype_str.as_deref(), mla.model_version.as_deref()) {
                 // 448 bytes without and 128 with rotary position, and 8 of scales.
@@ -165,12 +180,16 @@ fn formula_page(spec: &AttentionSpec, rules: &Rules) -> Result<u64, SizeError> {
         | AttentionKind::EncoderOnly
         | AttentionKind::CircularBuffer => cells(size::mul("page", 2, packed(spec.head_size))?)?,
     };
-    if spec.kv_quant_mode.is_per_token_head() {
-        // Scales are kept in float32, one for a key and one for a value.
-        let scales = size::product("page", &[2, spec.block_size, spec.num_kv_heads, 4])?;
-        page = size::add("page", page, scales)?;
-    }
     Ok(page)
+}
+
+/// Up to 0.27, scales in float32: one for a key and one for a value of each token and head.
+fn scales_bytes(spec: &AttentionSpec) -> Result<u64, SizeError> {
+    if spec.kv_quant_mode.is_per_token_head() {
+        size::product("page", &[2, spec.block_size, spec.num_kv_heads, 4])
+    } else {
+        Ok(0)
+    }
 }
 
 fn compress_ratio(spec: &AttentionSpec) -> u64 {
