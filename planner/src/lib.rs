@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod dtype;
 pub mod engine;
 pub mod error;
+pub mod explain;
 pub mod group;
 pub mod merge;
 pub mod model;

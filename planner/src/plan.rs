@@ -75,7 +75,15 @@ pub fn plan(model: &Model, settings: &EngineSettings, rules: &Rules) -> Result<P
             Err(_) => {}
         }
     }
-    Ok(Plan { version: rules.version, grouping, kv_tp_replicas, bytes_per_block, capacity, max_model_len, pool })
+    Ok(Plan {
+        version: rules.version,
+        grouping,
+        kv_tp_replicas,
+        bytes_per_block,
+        capacity,
+        max_model_len,
+        pool,
+    })
 }
 
 fn allocate(

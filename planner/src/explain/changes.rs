@@ -1,0 +1,306 @@
+//! Which changes of a field would merge what stands apart, and what each gives.
+
+use std::collections::HashSet;
+
+use super::graph::{Compatibility, Node, obstacles};
+use super::{Numbers, Outcome};
+use crate::engine::Rules;
+use crate::model::Model;
+use crate::plan::plan;
+use crate::settings::EngineSettings;
+use crate::spec::{Field, FieldValue, KvCacheSpec, RawSpec, SpecKind};
+
+/// Plans that are made at most to find changes.
+const PLANS_MAX: usize = 160;
+
+/// Changes that are kept.
+const CHANGES_MAX: usize = 12;
+
+/// One field set to one value in some layers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The layers that are changed.
+    pub layers: Vec<u32>,
+    /// The field.
+    pub field: Field,
+    /// What they declare; `None` is undeclared.
+    pub from: Option<FieldValue>,
+    /// What they would declare.
+    pub to: Option<FieldValue>,
+    /// Layers that declare `to` already, the other side of the difference.
+    pub like: Vec<u32>,
+}
+
+/// A set of edits, and what the model comes to with them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The edits; one where one is enough.
+    pub edits: Vec<Edit>,
+    /// The numbers as declared; `None` where vLLM refuses the model.
+    pub before: Option<Numbers>,
+    /// The numbers with the edits.
+    pub after: Numbers,
+}
+
+impl Change {
+    /// Layers that are changed.
+    pub fn layers(&self) -> usize {
+        self.edits.iter().map(|edit| edit.layers.len()).max().unwrap_or(0)
+    }
+
+    /// Groups less than before; 0 where there were none before.
+    pub fn groups_saved(&self) -> u64 {
+        self.before.map_or(0, |before| before.groups.saturating_sub(self.after.groups))
+    }
+}
+
+/// The model with the edits made; `None` if a value does not fit its field.
+pub fn apply(model: &Model, edits: &[Edit]) -> Option<Model> {
+    let mut changed = model.clone();
+    for edit in edits {
+        for layer in &edit.layers {
+            let id = *changed.layers.get(*layer as usize)?;
+            let mut raw = RawSpec::from(changed.specs.get(id.index())?);
+            if !raw.set(edit.field, edit.to.clone()) {
+                return None;
+            }
+            let spec = KvCacheSpec::try_from(raw).ok()?;
+            let known = changed.specs.iter().position(|known| *known == spec);
+            let new = known.unwrap_or_else(|| {
+                changed.specs.push(spec);
+                changed.specs.len() - 1
+            });
+            changed.layers[*layer as usize].0 = u32::try_from(new).ok()?;
+        }
+    }
+    Some(changed)
+}
+
+/// A change that may help, before it is planned.
+struct Candidate {
+    edits: Vec<Edit>,
+}
+
+impl Candidate {
+    fn layers(&self) -> usize {
+        self.edits.iter().map(|edit| edit.layers.len()).max().unwrap_or(0)
+    }
+}
+
+/// How surprising a difference in a field is: what one layer's code declares and another's forgot comes
+/// first, what a model's architecture makes different on purpose comes last.
+const fn surprise(field: Field) -> u8 {
+    match field {
+        Field::MaxTpShards
+        | Field::DcpSharded
+        | Field::TpReplicated
+        | Field::BlockStrideAlignment
+        | Field::IndexesKvByBlockStride
+        | Field::NonCausal
+        | Field::NonCausalMultiTokenDecode
+        | Field::CacheDtypeStr
+        | Field::KvQuantModeField
+        | Field::TopkBufferWidth
+        | Field::PageSizePadded
+        | Field::NumSpeculativeBlocks
+        | Field::NumPrefillCheckpointBlocks
+        | Field::PrefillCheckpointAlignment
+        | Field::MambaType
+        | Field::MambaCacheModeField
+        | Field::ExtraRetainedTokens
+        | Field::StateContentBytes
+        | Field::NumHeadSlots
+        | Field::ModelVersion
+        | Field::Alignment => 0,
+        Field::DTypeField | Field::DTypes | Field::BlockSize | Field::HeadSizeV => 1,
+        _ => 2,
+    }
+}
+
+/// The changes that help, the likeliest cause first.
+pub(super) fn propose(
+    model: &Model,
+    settings: &EngineSettings,
+    rules: &Rules,
+    outcome: &Outcome,
+    compatibility: &Compatibility,
+) -> Vec<Change> {
+    let before = outcome.numbers();
+    if before.is_some_and(|before| before.groups <= 1) {
+        return Vec::new();
+    }
+    let buckets = match outcome {
+        Outcome::Planned(plan) => plan.grouping.buckets.len(),
+        Outcome::Refused(_) => 0,
+    };
+    let nodes: Vec<&Node> = compatibility.nodes().collect();
+    let mut candidates = pairs(rules, &nodes);
+    candidates.extend(everywhere(&nodes));
+    // Few fields, then a surprising field, then few layers.
+    candidates.sort_by_key(|candidate| {
+        let surprising = candidate.edits.iter().map(|edit| surprise(edit.field)).max().unwrap_or(0);
+        (candidate.edits.len(), surprising, candidate.layers())
+    });
+    let mut seen: HashSet<Vec<(Field, Option<FieldValue>, Vec<u32>)>> = HashSet::new();
+    let mut changes: Vec<Change> = Vec::new();
+    let mut plans = 0;
+    for candidate in candidates {
+        let key =
+            candidate.edits.iter().map(|edit| (edit.field, edit.to.clone(), edit.layers.clone())).collect();
+        if !seen.insert(key) {
+            continue;
+        }
+        if plans == PLANS_MAX {
+            break;
+        }
+        plans += 1;
+        let Some(changed) = apply(model, &candidate.edits) else { continue };
+        let Ok(planned) = plan(&changed, settings, rules) else { continue };
+        let after = Numbers::of(&planned);
+        // A split that costs no group is still why two buckets stand apart.
+        let joins = planned.grouping.buckets.len() < buckets && candidate.edits.len() == 1;
+        let helps = match before {
+            None => true,
+            Some(before) => {
+                after.groups < before.groups
+                    || (after.groups == before.groups && (joins || saves_memory(&before, &after)))
+            }
+        };
+        if helps {
+            changes.push(Change { edits: candidate.edits, before, after });
+        }
+    }
+    rank(&mut changes);
+    changes.truncate(CHANGES_MAX);
+    changes
+}
+
+/// Single fields that set layers apart from others of their kind, the likeliest slip first.
+pub(super) fn twins(rules: &Rules, compatibility: &Compatibility) -> Vec<Edit> {
+    let nodes: Vec<&Node> = compatibility.nodes().collect();
+    let mut edits: Vec<Edit> = Vec::new();
+    for candidate in pairs(rules, &nodes) {
+        if let [edit] = candidate.edits.as_slice() {
+            let rarer = edit.layers.len() < edit.like.len()
+                || (edit.layers.len() == edit.like.len() && edit.layers > edit.like);
+            if rarer {
+                edits.push(edit.clone());
+            }
+        }
+    }
+    edits.sort_by_key(|edit| (surprise(edit.field), edit.layers.len()));
+    edits
+}
+
+/// Whether as many groups hold more.
+fn saves_memory(before: &Numbers, after: &Numbers) -> bool {
+    match (before.max_concurrency, after.max_concurrency) {
+        (Some(before), Some(after)) => after > before,
+        _ => after.bytes_per_block < before.bytes_per_block,
+    }
+}
+
+/// Cheap and surprising first, then by gain, then by what has to be touched.
+fn rank(changes: &mut Vec<Change>) {
+    let key = |change: &Change| {
+        let surprising = change.edits.iter().map(|edit| surprise(edit.field)).max().unwrap_or(0);
+        (change.edits.len(), surprising, change.after.groups, change.layers())
+    };
+    changes.sort_by_key(key);
+    // The same fields between the same layers, seen from the other side, say nothing new.
+    let mut kept: Vec<Change> = Vec::new();
+    for change in changes.drain(..) {
+        let mirrored = kept.iter().any(|other| {
+            other.after == change.after
+                && other.edits.len() == change.edits.len()
+                && other
+                    .edits
+                    .iter()
+                    .zip(&change.edits)
+                    .all(|(a, b)| a.field == b.field && a.from == b.to && a.to == b.from)
+        });
+        if !mirrored {
+            kept.push(change);
+        }
+    }
+    *changes = kept;
+}
+
+/// For each two specs of one kind: the fields that keep them apart, set in the rarer one.
+fn pairs(rules: &Rules, nodes: &[&Node]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for (i, a) in nodes.iter().enumerate() {
+        for b in &nodes[i + 1..] {
+            let apart = a.bucket.is_none() || a.bucket != b.bucket;
+            if a.spec.kind() != b.spec.kind() {
+                continue;
+            }
+            let differences = obstacles(rules, &a.spec, &b.spec);
+            // Within a bucket a difference can still cost: one layer's padding is every layer's page.
+            if differences.is_empty() || (!apart && differences.len() > 1) || differences.len() > 6 {
+                continue;
+            }
+            for (from, to, flip) in [(a, b, false), (b, a, true)] {
+                let edits = differences
+                    .iter()
+                    .map(|difference| {
+                        let (left, right) = (difference.left.clone(), difference.right.clone());
+                        let (old, new) = if flip { (right, left) } else { (left, right) };
+                        Edit {
+                            layers: from.layers.clone(),
+                            field: difference.field,
+                            from: old,
+                            to: new,
+                            like: to.layers.clone(),
+                        }
+                    })
+                    .collect();
+                found.push(Candidate { edits });
+            }
+        }
+    }
+    found
+}
+
+/// For each field with several values in one kind: one value set wherever another is declared.
+fn everywhere(nodes: &[&Node]) -> Vec<Candidate> {
+    let raws: Vec<RawSpec> = nodes.iter().map(|node| RawSpec::from(&node.spec)).collect();
+    let mut found = Vec::new();
+    for kind in SpecKind::ALL {
+        let of_kind: Vec<usize> = (0..nodes.len()).filter(|i| nodes[*i].spec.kind() == *kind).collect();
+        if of_kind.len() < 3 {
+            continue;
+        }
+        for field in Field::ALL {
+            let mut values: Vec<(Option<FieldValue>, Vec<u32>)> = Vec::new();
+            for i in &of_kind {
+                let value = raws[*i].get(*field);
+                match values.iter_mut().find(|(known, _)| *known == value) {
+                    Some((_, layers)) => layers.extend(&nodes[*i].layers),
+                    None => values.push((value, nodes[*i].layers.clone())),
+                }
+            }
+            if values.len() < 2 || values.len() > 4 {
+                continue;
+            }
+            for (_, layers) in &mut values {
+                layers.sort_unstable();
+            }
+            for (from, layers) in &values {
+                for (to, like) in &values {
+                    if from != to {
+                        let edit = Edit {
+                            layers: layers.clone(),
+                            field: *field,
+                            from: from.clone(),
+                            to: to.clone(),
+                            like: like.clone(),
+                        };
+                        found.push(Candidate { edits: vec![edit] });
+                    }
+                }
+            }
+        }
+    }
+    found
+}
