@@ -86,6 +86,8 @@ pub struct Explanation {
     pub outcome: Outcome,
     /// Distinct specs, and which merge.
     pub compatibility: Compatibility,
+    /// The difference that looks most like a slip, if there is one.
+    pub cause: Option<Edit>,
     /// Changes that help, the likeliest cause first, then by gain.
     pub changes: Vec<Change>,
     /// Layers that differ from others of their kind in one field, whether or not that costs anything; the
@@ -106,10 +108,11 @@ pub fn explain(model: &Model, settings: &EngineSettings, rules: &Rules) -> Expla
     let compatibility = compatibility(model, rules, &outcome);
     let changes = changes::propose(model, settings, rules, &outcome, &compatibility);
     let twins = changes::twins(rules, &compatibility);
+    let cause = changes::cause(&changes, &twins).cloned();
     let sizes = match &outcome {
         Outcome::Planned(plan) => group_sizes(model, settings, rules, plan),
         Outcome::Refused(_) => Vec::new(),
     };
     let versions = steps(model, settings, crate::engine::EngineVersion::all());
-    Explanation { outcome, compatibility, changes, twins, sizes, versions }
+    Explanation { outcome, compatibility, cause, changes, twins, sizes, versions }
 }

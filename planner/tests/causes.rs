@@ -80,7 +80,7 @@ fn cases(file: &str) -> Vec<Case> {
                 .map(|id| SpecId(u32::try_from(id.as_u64().unwrap()).unwrap()))
                 .collect();
             let own = models[name].clone();
-            let changed = (0_u32..)
+            let changed: Vec<u32> = (0_u32..)
                 .zip(&layers)
                 .filter(|(i, id)| own.get(*i as usize) != Some(&specs[id.index()]))
                 .map(|(i, _)| i)
@@ -114,12 +114,16 @@ fn misses(file: &str, version: EngineVersion) -> (usize, Vec<String>) {
         else {
             continue;
         };
-        if numbers.groups <= own || case.changed.is_empty() {
+        // More layers with specs that the model has anyway are no changed field.
+        let changes_a_field = case
+            .changed
+            .iter()
+            .any(|layer| !case.own.contains(&case.model.specs[case.model.layers[*layer as usize].index()]));
+        if numbers.groups <= own || !changes_a_field {
             continue;
         }
         asked += 1;
-        let named =
-            explanation.changes.first().and_then(|change| change.edits.first()).or(explanation.twins.first());
+        let named = explanation.cause.as_ref();
         let right = named.is_some_and(|edit| {
             edit.field == case.field && (edit.layers == case.changed || edit.like == case.changed)
         });

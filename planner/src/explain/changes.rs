@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::graph::{Compatibility, Node, obstacles};
+use super::graph::{Compatibility, Node, merges, obstacles};
 use super::{Numbers, Outcome};
 use crate::engine::Rules;
 use crate::model::Model;
@@ -40,6 +40,8 @@ pub struct Change {
     pub before: Option<Numbers>,
     /// The numbers with the edits.
     pub after: Numbers,
+    /// Whether no layer of the kind keeps the old value of the first field.
+    pub complete: bool,
 }
 
 impl Change {
@@ -79,6 +81,8 @@ pub fn apply(model: &Model, edits: &[Edit]) -> Option<Model> {
 /// A change that may help, before it is planned.
 struct Candidate {
     edits: Vec<Edit>,
+    /// Whether no layer of the kind keeps the old value.
+    complete: bool,
 }
 
 impl Candidate {
@@ -167,7 +171,7 @@ pub(super) fn propose(
             }
         };
         if helps {
-            changes.push(Change { edits: candidate.edits, before, after });
+            changes.push(Change { edits: candidate.edits, before, after, complete: candidate.complete });
         }
     }
     rank(&mut changes);
@@ -192,6 +196,19 @@ pub(super) fn twins(rules: &Rules, compatibility: &Compatibility) -> Vec<Edit> {
     edits
 }
 
+/// The difference that looks most like a slip: a forgotten declaration before a difference by design, and
+/// among those the one that costs most.
+pub(super) fn cause<'a>(changes: &'a [Change], twins: &'a [Edit]) -> Option<&'a Edit> {
+    let first = changes.first().and_then(|change| change.edits.first());
+    let forgotten = |edit: &&Edit| surprise(edit.field) == 0;
+    let splits = changes.first().is_some_and(|change| change.edits.len() == 1 && change.groups_saved() > 0);
+    first
+        .filter(|edit| forgotten(edit) || (splits && surprise(edit.field) <= 1))
+        .or_else(|| twins.iter().find(forgotten))
+        .or(first)
+        .or_else(|| twins.first())
+}
+
 /// Whether as many groups hold more.
 fn saves_memory(before: &Numbers, after: &Numbers) -> bool {
     match (before.max_concurrency, after.max_concurrency) {
@@ -204,7 +221,7 @@ fn saves_memory(before: &Numbers, after: &Numbers) -> bool {
 fn rank(changes: &mut Vec<Change>) {
     let key = |change: &Change| {
         let surprising = change.edits.iter().map(|edit| surprise(edit.field)).max().unwrap_or(0);
-        (change.edits.len(), surprising, change.after.groups, change.layers())
+        (change.edits.len(), surprising, change.after.groups, !change.complete, change.layers())
     };
     changes.sort_by_key(key);
     // The same fields between the same layers, seen from the other side, say nothing new.
@@ -232,7 +249,8 @@ fn pairs(rules: &Rules, nodes: &[&Node]) -> Vec<Candidate> {
     for (i, a) in nodes.iter().enumerate() {
         for b in &nodes[i + 1..] {
             let apart = a.bucket.is_none() || a.bucket != b.bucket;
-            if a.spec.kind() != b.spec.kind() {
+            let reconciled = rules.bucket_merge && merges(rules, &a.spec, &b.spec).is_ok();
+            if a.spec.kind() != b.spec.kind() || reconciled {
                 continue;
             }
             let differences = obstacles(rules, &a.spec, &b.spec);
@@ -241,7 +259,7 @@ fn pairs(rules: &Rules, nodes: &[&Node]) -> Vec<Candidate> {
                 continue;
             }
             for (from, to, flip) in [(a, b, false), (b, a, true)] {
-                let edits = differences
+                let edits: Vec<Edit> = differences
                     .iter()
                     .map(|difference| {
                         let (left, right) = (difference.left.clone(), difference.right.clone());
@@ -255,11 +273,23 @@ fn pairs(rules: &Rules, nodes: &[&Node]) -> Vec<Candidate> {
                         }
                     })
                     .collect();
-                found.push(Candidate { edits });
+                let complete = is_complete(nodes, &edits);
+                found.push(Candidate { edits, complete });
             }
         }
     }
     found
+}
+
+/// Whether the first edit leaves no layer of its kind with the old value.
+fn is_complete(nodes: &[&Node], edits: &[Edit]) -> bool {
+    let Some(edit) = edits.first() else { return false };
+    let changed = nodes.iter().find(|node| node.layers == edit.layers);
+    let Some(kind) = changed.map(|node| node.spec.kind()) else { return false };
+    nodes
+        .iter()
+        .filter(|node| node.spec.kind() == kind && node.layers != edit.layers)
+        .all(|node| RawSpec::from(&node.spec).get(edit.field) != edit.from)
 }
 
 /// For each field with several values in one kind: one value set wherever another is declared.
@@ -296,7 +326,7 @@ fn everywhere(nodes: &[&Node]) -> Vec<Candidate> {
                             to: to.clone(),
                             like: like.clone(),
                         };
-                        found.push(Candidate { edits: vec![edit] });
+                        found.push(Candidate { edits: vec![edit], complete: true });
                     }
                 }
             }

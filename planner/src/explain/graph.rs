@@ -118,7 +118,8 @@ fn relation(rules: &Rules, a: &Node, b: &Node) -> Relation {
     Relation::Forbidden(obstacles(rules, &a.spec, &b.spec))
 }
 
-fn merges(rules: &Rules, a: &KvCacheSpec, b: &KvCacheSpec) -> Result<(), merge::MergeRefusal> {
+/// Whether two declared specs merge as they are.
+pub(super) fn merges(rules: &Rules, a: &KvCacheSpec, b: &KvCacheSpec) -> Result<(), merge::MergeRefusal> {
     let mut merged = merge::merge_alone(rules, a)?;
     merge::merge_into(rules, &mut merged, b)
 }
