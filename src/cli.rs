@@ -25,7 +25,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Plan(commands::plan::Args),
+    Explain(commands::explain::Args),
+    Diff(commands::diff::Args),
+    Check(commands::check::Args),
     Verify(commands::verify::Args),
+    Schema(commands::schema::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -84,6 +89,11 @@ impl From<io::Error> for Ended {
 
 fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     match command {
+        Command::Plan(args) => commands::plan::run(args, terminal),
+        Command::Explain(args) => commands::explain::run(args, terminal),
+        Command::Diff(args) => commands::diff::run(args, terminal),
+        Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
+        Command::Schema(args) => commands::schema::run(args, terminal),
     }
 }

@@ -4,7 +4,10 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod lock;
 mod record;
+mod render;
+mod scenario;
 mod terminal;
 
 use std::process::ExitCode;

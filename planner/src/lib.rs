@@ -28,4 +28,4 @@ pub use group::{Bucket, Decision, Group, GroupSpec, Grouping, PaddingWarning};
 pub use model::{Model, SpecId};
 pub use plan::{Plan, plan};
 pub use settings::{EngineSettings, GroupSizeRule, Layout, MambaCacheMode};
-pub use spec::{AttentionKind, AttentionSpec, Field, KvCacheSpec, MambaSpec, RawSpec, SpecKind};
+pub use spec::{AttentionKind, AttentionSpec, Field, FieldValue, KvCacheSpec, MambaSpec, RawSpec, SpecKind};

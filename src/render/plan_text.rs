@@ -1,6 +1,6 @@
 //! A plan as people read it: groups, the pool, and the lines that vLLM would log.
 
-use std::io::{self, Write};
+use std::io;
 
 use planner::error::format_gib;
 use planner::{

@@ -1,6 +1,6 @@
 //! Plain tables: columns two spaces apart, numbers to the right, a heading.
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::terminal::{Style, Terminal};
 

@@ -1,0 +1,90 @@
+//! `k3plan explain`: why the groups are as they are, what to change, and what that gives.
+
+mod drawing;
+mod json;
+
+use std::path::PathBuf;
+
+use planner::explain::explain;
+
+use crate::cli::Ended;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::lock;
+use crate::render::explain_text::{self, Explained};
+use crate::scenario::ScenarioArgs;
+use crate::terminal::Terminal;
+
+/// Say why the groups are as they are, what to change, and what that gives
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    scenarios: ScenarioArgs,
+
+    /// Print the explanation as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Write the compatibility graph in Graphviz's language; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+
+    /// Write the compatibility graph as a picture; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Write the compatibility graph in Mermaid's language; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    mermaid: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let scenarios = args.scenarios.load()?;
+    let drawings = [(&args.dot, drawing::Kind::Dot), (&args.svg, drawing::Kind::Svg), (&args.mermaid, drawing::Kind::Mermaid)];
+    let draws = drawings.iter().any(|(path, _)| path.is_some());
+    if draws && scenarios.len() > 1 {
+        return Err(Failure::new("failed to draw the graph")
+            .caused_by(format!("the files hold {} scenarios, and a drawing is of one", scenarios.len()))
+            .hint(format!("name one of them, such as `{}`", scenarios[0].name))
+            .into());
+    }
+    let to_stdout = drawings.iter().any(|(path, _)| path.as_ref().is_some_and(|path| path.as_os_str() == "-"));
+    let mut reports = Vec::new();
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let rules = scenario.engine().rules();
+        let explanation = explain(&scenario.model, &scenario.settings, &rules);
+        let explained = Explained {
+            name: &scenario.name,
+            model: &scenario.model,
+            settings: &scenario.settings,
+            rules: &rules,
+            explanation: &explanation,
+        };
+        for (path, kind) in &drawings {
+            let Some(path) = path else { continue };
+            let text = drawing::draw(*kind, &explained);
+            if path.as_os_str() == "-" {
+                terminal.out.write_all(text.as_bytes())?;
+            } else {
+                lock::write_beside(path, text.as_bytes()).map_err(|error| {
+                    Failure::new(format!("failed to write `{}`", path.display())).caused_by(error)
+                })?;
+            }
+        }
+        if args.json {
+            reports.push(json::report(&explained));
+        } else if !to_stdout {
+            if i > 0 {
+                writeln!(terminal.out)?;
+            }
+            explain_text::write(&explained, terminal)?;
+        }
+    }
+    if args.json {
+        let report = json::ExplainReport { schema: "k3plan.explain/1", explanations: reports };
+        serde_json::to_writer_pretty(&mut *terminal.out, &report).map_err(std::io::Error::from)?;
+        writeln!(terminal.out)?;
+    }
+    Ok(Exit::Fine)
+}

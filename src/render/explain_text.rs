@@ -1,0 +1,308 @@
+//! An explanation as people read it: what happened, because of which field of which layers, what to change.
+
+use std::io;
+
+use planner::explain::{Edit, Explanation, Node, Outcome, Relation};
+use planner::{Decision, EngineSettings, Model, Rules};
+
+use super::plan_text::{capacity_words, count, decision_words, rule_words};
+use super::table::{Side, Table};
+use super::words::{
+    all_layers, arrow_concurrency, change_row, change_words, deed, short_layers, value, wrap,
+};
+use crate::terminal::{Style, Terminal};
+
+/// One explanation and what it is about.
+pub(crate) struct Explained<'a> {
+    /// The scenario's name.
+    pub(crate) name: &'a str,
+    /// The layers.
+    pub(crate) model: &'a Model,
+    /// The engine settings.
+    pub(crate) settings: &'a EngineSettings,
+    /// The engine's rules.
+    pub(crate) rules: &'a Rules,
+    /// The explanation.
+    pub(crate) explanation: &'a Explanation,
+}
+
+/// Writes the whole explanation.
+///
+/// # Errors
+/// If the output cannot be written.
+pub(crate) fn write(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    headline(explained, terminal)?;
+    cause(explained, terminal)?;
+    changes(explained, terminal)?;
+    since(explained, terminal)?;
+    apart(explained, terminal)?;
+    sizes(explained, terminal)
+}
+
+fn headline(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Explained { name, model, rules, explanation, .. } = explained;
+    let head = terminal.paint(Style::Bold, name);
+    match &explanation.outcome {
+        Outcome::Planned(plan) => {
+            let grouping = &plan.grouping;
+            let groups = count(grouping.groups.len() as u64, "group");
+            writeln!(
+                terminal.out,
+                "{head}: {groups} from {} (vLLM {})",
+                count(model.len() as u64, "layer"),
+                rules.version
+            )?;
+            if grouping.decision != Decision::UniformPageSize {
+                writeln!(terminal.out, "because {}", decision_words(grouping.decision))?;
+            }
+            if let Some(Err(error)) = &plan.pool {
+                let text = wrap(&format!("vLLM would refuse to start: {}", capacity_words(error)), 0);
+                writeln!(terminal.out, "{}", terminal.paint(Style::Bad, &text))?;
+            }
+            Ok(())
+        }
+        Outcome::Refused(error) => {
+            writeln!(terminal.out, "{head}: vLLM {} refuses to group these layers", rules.version)?;
+            writeln!(terminal.out, "{}", wrap(&format!("because {error}"), 0))
+        }
+    }
+}
+
+/// The likeliest slip: the field, both values, both sets of layers, and what it does.
+fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Explained { model, explanation, .. } = explained;
+    let Some(edit) = &explanation.cause else {
+        let text = match &explanation.outcome {
+            Outcome::Planned(plan) if plan.grouping.groups.len() <= 1 => {
+                "There is one group: fewer is not possible."
+            }
+            Outcome::Planned(_) => {
+                "The groups are as few as the rules allow: no change of declared fields merges two buckets."
+            }
+            Outcome::Refused(_) => "No change of a declared field makes these layers plannable.",
+        };
+        writeln!(terminal.out, "{text}")?;
+        return writeln!(terminal.out);
+    };
+    let change = explanation.changes.iter().find(|change| change.edits.first() == Some(edit));
+    let before = explanation.outcome.numbers();
+    let field = terminal.paint(Style::Bold, &format!("`{}`", edit.field));
+    let is = |side: Option<&planner::FieldValue>| match side {
+        Some(value) => format!("is {value}"),
+        None => "is unset".to_owned(),
+    };
+    let here = format!("{} in {}", is(edit.from.as_ref()), all_layers(model, &edit.layers));
+    let there = format!("and {} in {}", is(edit.to.as_ref()), all_layers(model, &edit.like));
+    writeln!(terminal.out, "{field} {}", wrap(&here, edit.field.name().len() + 3))?;
+    writeln!(terminal.out, "  {}", wrap(&there, 2))?;
+    let verdict = match (change, before) {
+        (Some(change), Some(before)) if change.after.groups < before.groups => {
+            let fields = if change.edits.len() == 1 {
+                "This one field turns".to_owned()
+            } else {
+                format!("These {} fields turn", change.edits.len())
+            };
+            let deeds: Vec<String> = change.edits.iter().map(deed).collect();
+            format!(
+                "{fields} {} into {}: {} in {} and {} back.",
+                count(change.after.groups, "group"),
+                before.groups,
+                deeds.join(", "),
+                short_layers(model, &edit.layers),
+                if change.after.groups == 1 { "1 comes".to_owned() } else { format!("{} come", change.after.groups) }
+            )
+        }
+        (Some(change), None) => format!(
+            "With one value vLLM plans these layers: {} in {} and there {}.",
+            deed(edit),
+            short_layers(model, &edit.layers),
+            if change.after.groups == 1 { "is 1 group".to_owned() } else { format!("are {} groups", change.after.groups) }
+        ),
+        (Some(change), Some(before)) => format!(
+            "One value gives no fewer groups, but concurrency {}: {} in {}.",
+            arrow_concurrency(before.max_concurrency, change.after.max_concurrency),
+            deed(edit),
+            short_layers(model, &edit.layers)
+        ),
+        (None, _) => "It costs no group: the layers share groups anyway, or stay apart for other reasons.".to_owned(),
+    };
+    writeln!(terminal.out, "{}", wrap(&verdict, 0))?;
+    writeln!(terminal.out)
+}
+
+/// All changes that help, best first.
+fn changes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Explained { model, explanation, .. } = explained;
+    if explanation.changes.is_empty() {
+        return Ok(());
+    }
+    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, "Changes that help, and what each gives"))?;
+    let mut table = Table::new(vec![
+        ("", Side::Right),
+        ("groups", Side::Left),
+        ("padding", Side::Left),
+        ("blocks", Side::Left),
+        ("blocks/request", Side::Left),
+        ("concurrency", Side::Left),
+    ]);
+    for (i, change) in explanation.changes.iter().enumerate() {
+        let mut row = vec![(i + 1).to_string()];
+        row.extend(change_row(change.before, &change.after));
+        table.row(row);
+    }
+    for (i, change) in explanation.changes.iter().enumerate() {
+        let words = format!("{}. {}", i + 1, change_words(model, change));
+        writeln!(terminal.out, "  {}", wrap(&words, 5))?;
+    }
+    table.write(2, terminal)?;
+    writeln!(terminal.out)
+}
+
+/// The versions in which the groups changed.
+fn since(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let steps = &explained.explanation.versions;
+    let groups = |i: usize| {
+        steps.get(i).map(|step| match step.numbers {
+            Some(numbers) => count(numbers.groups, "group"),
+            None => "a refusal".to_owned(),
+        })
+    };
+    let mut any = false;
+    for (i, step) in steps.iter().enumerate() {
+        let Some(before) = i.checked_sub(1).and_then(groups).filter(|_| step.changed) else { continue };
+        if !any {
+            writeln!(terminal.out, "{}", terminal.paint(Style::Bold, "Since when"))?;
+            any = true;
+        }
+        let fields: Vec<String> = step.new_fields.iter().map(|field| format!("`{field}`")).collect();
+        let because = if fields.is_empty() {
+            let rules: Vec<&str> = step.rule_changes().map(|change| change.what).take(2).collect();
+            rules.join(" ")
+        } else {
+            format!("This version is the first to know {}, which the layers declare.", fields.join(", "))
+        };
+        let now = groups(i).unwrap_or_default();
+        let text = format!("vLLM {}: {before} became {now}. {because}", step.version);
+        writeln!(terminal.out, "  {}", wrap(&text, 2))?;
+    }
+    if any {
+        writeln!(terminal.out)?;
+    }
+    Ok(())
+}
+
+/// Buckets, and the fields between those of one kind.
+fn apart(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Explained { model, explanation, .. } = explained;
+    let graph = &explanation.compatibility.graph;
+    if graph.node_count() < 2 {
+        return Ok(());
+    }
+    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, "Distinct specs"))?;
+    let mut table = Table::new(vec![
+        ("spec", Side::Right),
+        ("kind", Side::Left),
+        ("block size", Side::Right),
+        ("bucket", Side::Right),
+        ("layers", Side::Left),
+    ]);
+    let shown = 30;
+    for (i, node) in graph.node_weights().enumerate().take(shown) {
+        table.row(vec![
+            i.to_string(),
+            node.spec.kind().class_name().to_owned(),
+            node.spec.block_size().to_string(),
+            node.bucket.map_or_else(|| "-".to_owned(), |bucket| bucket.to_string()),
+            short_layers(model, &node.layers),
+        ]);
+    }
+    table.write(2, terminal)?;
+    if graph.node_count() > shown {
+        writeln!(terminal.out, "  and {} more (see --json)", graph.node_count() - shown)?;
+    }
+    let mut lines = 0;
+    for edge in graph.edge_indices() {
+        let (Some((a, b)), Some(relation)) = (graph.edge_endpoints(edge), graph.edge_weight(edge)) else {
+            continue;
+        };
+        let Relation::Forbidden(fields) = relation else { continue };
+        let words: Vec<String> = fields
+            .iter()
+            .map(|f| format!("`{}` {} / {}", f.field, value(f.left.as_ref()), value(f.right.as_ref())))
+            .collect();
+        let text = format!("{} and {} do not merge: {}", a.index(), b.index(), words.join(", "));
+        writeln!(terminal.out, "  {}", wrap(&text, 4))?;
+        lines += 1;
+        if lines == shown {
+            writeln!(terminal.out, "  (more pairs: see --json)")?;
+            break;
+        }
+    }
+    writeln!(terminal.out)
+}
+
+/// What every group size would give.
+fn sizes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Explained { settings, rules, explanation, .. } = explained;
+    let Some(chosen) = explanation.sizes.iter().find(|row| row.chosen) else { return Ok(()) };
+    let rule = settings.group_size_rule.unwrap_or(rules.group_size);
+    let head = terminal.paint(Style::Bold, "Group size");
+    writeln!(terminal.out, "{head} {}, by the rule: {}", chosen.size, rule_words(rule))?;
+    let mut table = Table::new(vec![
+        ("size", Side::Right),
+        ("groups", Side::Right),
+        ("padding", Side::Right),
+        ("blocks", Side::Right),
+        ("blocks/request", Side::Right),
+        ("concurrency", Side::Right),
+        ("tokens", Side::Right),
+        ("", Side::Left),
+    ]);
+    let text = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), super::number::thousands);
+    let mut last = None;
+    for row in &explanation.sizes {
+        let numbers = &row.numbers;
+        // Sizes that give as many groups differ only in padding: the smallest of them is shown.
+        let repeats = last == Some(numbers.groups) && !row.chosen;
+        last = Some(numbers.groups);
+        if repeats {
+            continue;
+        }
+        table.row(vec![
+            row.size.to_string(),
+            numbers.groups.to_string(),
+            text(numbers.padding_layers),
+            text(numbers.num_blocks),
+            text(numbers.blocks_per_request),
+            numbers.max_concurrency.map_or_else(|| "-".to_owned(), |n| format!("{n:.2}")),
+            text(numbers.kv_cache_size_tokens),
+            if row.chosen { "chosen".to_owned() } else { String::new() },
+        ]);
+    }
+    table.write(2, terminal)
+}
+
+/// The layers of a node, for graph drawings.
+pub(crate) fn node_label(model: &Model, node: &Node) -> String {
+    format!("{}\n{}", node.spec.kind().class_name(), short_layers(model, &node.layers))
+}
+
+/// The cause in one line, for reports.
+pub(crate) fn cause_line(model: &Model, explanation: &Explanation) -> Option<String> {
+    let edit: &Edit = explanation.cause.as_ref()?;
+    let change = explanation.changes.iter().find(|change| change.edits.first() == Some(edit));
+    let gain = match (change, explanation.outcome.numbers()) {
+        (Some(change), Some(before)) if change.after.groups < before.groups => {
+            format!("; {} and {} groups become {}", deed(edit), before.groups, change.after.groups)
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "`{}` is {} in {} and {} in {}{gain}",
+        edit.field,
+        value(edit.from.as_ref()),
+        short_layers(model, &edit.layers),
+        value(edit.to.as_ref()),
+        short_layers(model, &edit.like)
+    ))
+}
