@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod failure;
 mod record;
+mod scenario;
 mod terminal;
 
 use std::process::ExitCode;
