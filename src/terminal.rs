@@ -51,8 +51,6 @@ impl Terminal<'_> {
 pub(crate) enum Style {
     /// Headings.
     Bold,
-    /// Side remarks.
-    Dim,
     /// Better, fine.
     Good,
     /// Worse, wrong.
@@ -65,7 +63,6 @@ impl Style {
     fn code(self) -> &'static str {
         match self {
             Self::Bold => "1",
-            Self::Dim => "2",
             Self::Good => "32",
             Self::Bad => "31",
             Self::Warn => "33",

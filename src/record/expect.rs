@@ -1,7 +1,7 @@
 //! What a real vLLM answered, and the same answer from a plan.
 
 use planner::error::format_gib;
-use planner::{CapacityError, EngineSettings, GroupSpec, GroupingError, Model, Plan, Rules};
+use planner::{CapacityError, EngineSettings, GroupingError, Model, Plan, Rules};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// An answer. A key that is absent was not recorded; groups name layers by index.
@@ -314,26 +314,4 @@ fn compare<T: PartialEq + std::fmt::Debug>(
         None => "nothing".to_owned(),
     };
     found.push(Difference { field, recorded: text(recorded), planned: text(planned) });
-}
-
-/// The group sizes and specs of a plan in short, for people: `3 x 23 MambaSpec + 1 x 24 MLAAttentionSpec`.
-pub(crate) fn short(plan: &Plan) -> String {
-    let grouping = &plan.grouping;
-    let mut runs: Vec<(usize, usize, &'static str)> = Vec::new();
-    for group in &grouping.groups {
-        let key = (group.layers.len(), grouping.class_name(group));
-        match runs.last_mut() {
-            Some((count, layers, class)) if (*layers, *class) == key => *count += 1,
-            _ => runs.push((1, key.0, key.1)),
-        }
-    }
-    let mixed = |class: &str| if class.starts_with("Uniform") { " (mixed)" } else { "" };
-    let words: Vec<String> =
-        runs.iter().map(|(count, layers, class)| format!("{count} x {layers}{}", mixed(class))).collect();
-    words.join(" + ")
-}
-
-/// Whether a group is of mixed specs.
-pub(crate) const fn is_mixed(spec: &GroupSpec) -> bool {
-    matches!(spec, GroupSpec::UniformType(_))
 }

@@ -145,6 +145,9 @@ impl Scalar for TokensPerState {
 macro_rules! named_scalar {
     ($type:ty, $($variant:ident => $name:literal),+ $(,)?) => {
         impl $type {
+            /// Every value.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
             /// The name as vLLM writes it.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
