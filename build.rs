@@ -9,9 +9,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let folder = root.join("scenarios/models");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     let mut table = String::from("&[\n");

@@ -1,5 +1,7 @@
 //! How long planning takes: the K3 case, packed layouts by number of layers, and 10,000 layers.
 
+#![expect(clippy::expect_used, missing_docs, reason = "a benchmark with fixed inputs")]
+
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use planner::dtype::DType;
 use planner::engine::EngineVersion;

@@ -1,5 +1,7 @@
 //! The true cause of a split is named: real models with one field changed in some layers.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::BTreeMap;
 use std::io::Read;
 

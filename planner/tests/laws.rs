@@ -1,5 +1,7 @@
 //! Laws that every plan keeps, on random models.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use planner::engine::EngineVersion;
 use planner::{
     Decision, EngineSettings, Field, GroupSizeRule, GroupSpec, KvCacheSpec, Layout, MambaCacheMode, Model,

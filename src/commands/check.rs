@@ -79,20 +79,25 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         for (name, cause) in &gone {
             failure = failure.caused_by(format!("its scenario `{name}` cannot be read: {cause}"));
         }
-        return Err(failure
-            .hint("name the scenario's file, or take it out with `--update --prune`")
-            .into());
+        return Err(failure.hint("name the scenario's file, or take it out with `--update --prune`").into());
     }
     let left_out = match &args.since {
         Some(revision) => changed::leave_out(revision, &mut scenarios)?,
         None => Vec::new(),
     };
-    let checked: Vec<Checked> = scenarios.iter().map(|(_, scenario)| check(scenario, &lock, scenarios.len())).collect();
+    let checked: Vec<Checked> =
+        scenarios.iter().map(|(_, scenario)| check(scenario, &lock, scenarios.len())).collect();
     if args.update {
         update(args, &checked, &gone)?;
     }
     let format = if args.json { Format::Json } else { args.format };
-    let outcome = report::Outcome { checked: &checked, left_out: &left_out, updated: args.update, accept_worse: args.accept_worse, lock: lock.path() };
+    let outcome = report::Outcome {
+        checked: &checked,
+        left_out: &left_out,
+        updated: args.update,
+        accept_worse: args.accept_worse,
+        lock: lock.path(),
+    };
     match &args.output {
         None => report::write(format, &outcome, terminal)?,
         Some(path) => {

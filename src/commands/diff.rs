@@ -173,19 +173,32 @@ fn two(args: &Args, b: &str, terminal: &mut Terminal<'_>) -> Result<Exit, Ended>
         writeln!(terminal.out, "a: {}", a.label())?;
         writeln!(terminal.out, "b: {}", b.label())?;
         writeln!(terminal.out)?;
-        let mut table =
-            Table::new(vec![("groups of", Side::Left), ("layers", Side::Right), ("block size", Side::Right), ("a", Side::Right), ("b", Side::Right)]);
+        let mut table = Table::new(vec![
+            ("groups of", Side::Left),
+            ("layers", Side::Right),
+            ("block size", Side::Right),
+            ("a", Side::Right),
+            ("b", Side::Right),
+        ]);
         for key in &kinds {
-            let (in_a, in_b) = (a_groups.get(key).copied().unwrap_or(0), b_groups.get(key).copied().unwrap_or(0));
+            let (in_a, in_b) =
+                (a_groups.get(key).copied().unwrap_or(0), b_groups.get(key).copied().unwrap_or(0));
             if in_a != in_b {
-                table.row(vec![key.0.clone(), key.1.to_string(), key.2.to_string(), in_a.to_string(), in_b.to_string()]);
+                table.row(vec![
+                    key.0.clone(),
+                    key.1.to_string(),
+                    key.2.to_string(),
+                    in_a.to_string(),
+                    in_b.to_string(),
+                ]);
             }
         }
         if !table.is_empty() {
             table.write(0, terminal)?;
             writeln!(terminal.out)?;
         }
-        let mut table = Table::new(vec![("", Side::Left), ("a", Side::Right), ("b", Side::Right), ("b is", Side::Left)]);
+        let mut table =
+            Table::new(vec![("", Side::Left), ("a", Side::Right), ("b", Side::Right), ("b is", Side::Left)]);
         for moved in &moved {
             table.row(vec![
                 moved.metric.name().to_owned(),
@@ -230,18 +243,28 @@ fn layers_moved(a: &Planned, b: &Planned) -> Vec<u32> {
         of
     };
     let (a, b) = (company(plan_a), company(plan_b));
-    a.iter().filter(|(layer, with)| b.get(layer).is_some_and(|other| other != *with)).map(|(l, _)| *l).collect()
+    a.iter()
+        .filter(|(layer, with)| b.get(layer).is_some_and(|other| other != *with))
+        .map(|(l, _)| *l)
+        .collect()
 }
 
 fn versions(range: &str) -> Result<Vec<EngineVersion>, Failure> {
     let wrong = || {
-        Failure::new(format!("failed to read `--engines {range}`"))
-            .hint(format!("write a range such as `{}..{}`", EngineVersion::OLDEST, EngineVersion::LATEST))
+        Failure::new(format!("failed to read `--engines {range}`")).hint(format!(
+            "write a range such as `{}..{}`",
+            EngineVersion::OLDEST,
+            EngineVersion::LATEST
+        ))
     };
     let (from, to) = range.split_once("..").ok_or_else(wrong)?;
     let to = to.strip_prefix('=').unwrap_or(to);
     let parse = |text: &str, default: EngineVersion| {
-        if text.is_empty() { Ok(default) } else { text.parse().map_err(|error: planner::engine::UnknownVersion| wrong().caused_by(error)) }
+        if text.is_empty() {
+            Ok(default)
+        } else {
+            text.parse().map_err(|error: planner::engine::UnknownVersion| wrong().caused_by(error))
+        }
     };
     let (from, to) = (parse(from, EngineVersion::OLDEST)?, parse(to, EngineVersion::LATEST)?);
     if from >= to {

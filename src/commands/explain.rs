@@ -41,7 +41,11 @@ pub(crate) struct Args {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let scenarios = args.scenarios.load()?;
-    let drawings = [(&args.dot, drawing::Kind::Dot), (&args.svg, drawing::Kind::Svg), (&args.mermaid, drawing::Kind::Mermaid)];
+    let drawings = [
+        (&args.dot, drawing::Kind::Dot),
+        (&args.svg, drawing::Kind::Svg),
+        (&args.mermaid, drawing::Kind::Mermaid),
+    ];
     let draws = drawings.iter().any(|(path, _)| path.is_some());
     if draws && scenarios.len() > 1 {
         return Err(Failure::new("failed to draw the graph")
@@ -49,7 +53,8 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             .hint(format!("name one of them, such as `{}`", scenarios[0].name))
             .into());
     }
-    let to_stdout = drawings.iter().any(|(path, _)| path.as_ref().is_some_and(|path| path.as_os_str() == "-"));
+    let to_stdout =
+        drawings.iter().any(|(path, _)| path.as_ref().is_some_and(|path| path.as_os_str() == "-"));
     let mut reports = Vec::new();
     for (i, scenario) in scenarios.iter().enumerate() {
         let rules = scenario.engine().rules();

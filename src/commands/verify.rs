@@ -48,6 +48,10 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         let before = cases;
         read::lines(file, |number, line| {
             cases += 1;
+            if terminal.progress && cases.is_multiple_of(500) {
+                // Progress that cannot be drawn is no reason to stop.
+                let _ = write!(terminal.err, "\r{cases} cases");
+            }
             let replayed = replay(file, number, line)?;
             if !replayed.differences.is_empty() {
                 differing.push((file.clone(), number, replayed));
@@ -59,6 +63,9 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 .caused_by("it holds no case")
                 .into());
         }
+    }
+    if terminal.progress && cases >= 500 {
+        let _ = write!(terminal.err, "\r\x1b[K");
     }
     if args.json {
         print_json(args, cases, &differing, terminal)?;

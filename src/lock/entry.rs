@@ -187,7 +187,8 @@ impl Entry {
                 },
             });
         }
-        if found.is_empty() && (self.fingerprint != now.fingerprint || self.group_layers != now.group_layers) {
+        if found.is_empty() && (self.fingerprint != now.fingerprint || self.group_layers != now.group_layers)
+        {
             found.push(Moved {
                 metric: Metric::Fingerprint,
                 locked: format!("{} ({})", self.fingerprint, self.group_layers),
@@ -241,8 +242,8 @@ fn shape(plan: &Plan) -> String {
 
 /// 64-bit FNV-1a in hexadecimal: stable over platforms and versions.
 fn fingerprint(text: &str) -> String {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("{hash:016x}")
 }

@@ -61,12 +61,14 @@ impl Lock {
             Err(error) => return Err(failed().caused_by(error)),
         };
         let again = "`git checkout` brings an earlier lock back; `k3plan check --update` with no lock in its place makes a new one";
-        let broken = |error: &dyn std::fmt::Display| failed().caused_by(error.to_string().trim_end()).hint(again);
+        let broken =
+            |error: &dyn std::fmt::Display| failed().caused_by(error.to_string().trim_end()).hint(again);
         let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| broken(&error))?;
         if existed {
             let version = document.get("version").and_then(Item::as_integer);
             if version != Some(VERSION) {
-                let found = version.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"));
+                let found =
+                    version.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"));
                 let older = version.is_none_or(|version| version < VERSION);
                 return Err(failed()
                     .caused_by(format!("it has {found}, and this k3plan reads version {VERSION}"))
@@ -163,7 +165,8 @@ impl Lock {
         ] {
             match new {
                 Some(new) => {
-                    let same = table.get(key).is_some_and(|old| old.to_string().trim() == new.to_string().trim());
+                    let same =
+                        table.get(key).is_some_and(|old| old.to_string().trim() == new.to_string().trim());
                     if !same {
                         table.insert(key, new);
                     }
@@ -223,9 +226,8 @@ impl Lock {
         let result = Self::read(path).and_then(|mut lock| {
             change(&mut lock);
             let text = lock.text();
-            write_and_rename(&file, &beside, path, text.as_bytes()).map_err(|error| {
-                failed().caused_by(error).hint("the old lock is as it was")
-            })
+            write_and_rename(&file, &beside, path, text.as_bytes())
+                .map_err(|error| failed().caused_by(error).hint("the old lock is as it was"))
         });
         if result.is_err() {
             // What could not be completed is worth nothing.

@@ -109,14 +109,22 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
                 before.groups,
                 deeds.join(", "),
                 short_layers(model, &edit.layers),
-                if change.after.groups == 1 { "1 comes".to_owned() } else { format!("{} come", change.after.groups) }
+                if change.after.groups == 1 {
+                    "1 comes".to_owned()
+                } else {
+                    format!("{} come", change.after.groups)
+                }
             )
         }
         (Some(change), None) => format!(
             "With one value vLLM plans these layers: {} in {} and there {}.",
             deed(edit),
             short_layers(model, &edit.layers),
-            if change.after.groups == 1 { "is 1 group".to_owned() } else { format!("are {} groups", change.after.groups) }
+            if change.after.groups == 1 {
+                "is 1 group".to_owned()
+            } else {
+                format!("are {} groups", change.after.groups)
+            }
         ),
         (Some(change), Some(before)) => format!(
             "One value gives no fewer groups, but concurrency {}: {} in {}.",
@@ -124,7 +132,9 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
             deed(edit),
             short_layers(model, &edit.layers)
         ),
-        (None, _) => "It costs no group: the layers share groups anyway, or stay apart for other reasons.".to_owned(),
+        (None, _) => {
+            "It costs no group: the layers share groups anyway, or stay apart for other reasons.".to_owned()
+        }
     };
     writeln!(terminal.out, "{}", wrap(&verdict, 0))?;
     writeln!(terminal.out)

@@ -180,7 +180,9 @@ impl PlanJson {
                         tokens_per_block: capacity.and_then(|capacity| capacity.tokens_per_block),
                         specs: distinct
                             .iter()
-                            .filter_map(|id| serde_json::to_value(RawSpec::from(grouping.specs.spec(*id))).ok())
+                            .filter_map(|id| {
+                                serde_json::to_value(RawSpec::from(grouping.specs.spec(*id))).ok()
+                            })
                             .collect(),
                     }
                 })

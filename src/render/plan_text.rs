@@ -4,7 +4,8 @@ use std::io;
 
 use planner::error::format_gib;
 use planner::{
-    CapacityError, Decision, EngineSettings, GroupSizeRule, GroupSpec, Grouping, Model, Plan, Pool, Rules, SpecKind,
+    CapacityError, Decision, EngineSettings, GroupSizeRule, GroupSpec, Grouping, Model, Plan, Pool, Rules,
+    SpecKind,
 };
 
 use super::number::{bytes, percent, thousands};
@@ -53,11 +54,15 @@ pub(crate) fn rule_words(rule: GroupSizeRule) -> String {
         GroupSizeRule::MinOrMax { numerator, denominator } => {
             format!("smallest bucket, or the largest if below {numerator}/{denominator} times the smallest")
         }
-        GroupSizeRule::PaddingPlusGroups { .. } => "least padding plus a cost per group (vLLM 49472)".to_owned(),
+        GroupSizeRule::PaddingPlusGroups { .. } => {
+            "least padding plus a cost per group (vLLM 49472)".to_owned()
+        }
         GroupSizeRule::SkipSingleLayers => "buckets of one layer left out (vLLM 51742)".to_owned(),
         GroupSizeRule::Fixed(size) => format!("set to {size} (vLLM 36143)"),
         GroupSizeRule::LeastPadding => "largest size with at most 10% padding (vLLM 31275)".to_owned(),
-        GroupSizeRule::DivideFullAttention => "a divisor of the full-attention layers (vLLM 58175)".to_owned(),
+        GroupSizeRule::DivideFullAttention => {
+            "a divisor of the full-attention layers (vLLM 58175)".to_owned()
+        }
     }
 }
 
@@ -199,13 +204,21 @@ fn groups_table(planned: &Planned<'_>) -> Table {
 fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
     let Planned { model, settings, rules, plan, .. } = planned;
     if let Some(bytes_per_block) = plan.bytes_per_block {
-        writeln!(terminal.out, "bytes per block        {} ({})", thousands(bytes_per_block), bytes(bytes_per_block))?;
+        writeln!(
+            terminal.out,
+            "bytes per block        {} ({})",
+            thousands(bytes_per_block),
+            bytes(bytes_per_block)
+        )?;
     }
     if let Some(replicas) = plan.kv_tp_replicas {
         writeln!(terminal.out, "kv_tp_replicas         {replicas}")?;
     }
     match &plan.pool {
-        None => writeln!(terminal.out, "blocks                 unknown: the scenario states no memory for the KV cache"),
+        None => writeln!(
+            terminal.out,
+            "blocks                 unknown: the scenario states no memory for the KV cache"
+        ),
         Some(Err(error)) => {
             let text = terminal.paint(Style::Bad, "vLLM would refuse to start");
             writeln!(terminal.out, "{text}: {}", capacity_words(error))?;
@@ -221,7 +234,11 @@ fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
                 thousands(pool.num_blocks)
             )?;
             if settings.auto_fit_max_model_len {
-                writeln!(terminal.out, "longest request        {} tokens, fitted", thousands(pool.max_model_len))?;
+                writeln!(
+                    terminal.out,
+                    "longest request        {} tokens, fitted",
+                    thousands(pool.max_model_len)
+                )?;
             }
             writeln!(
                 terminal.out,
@@ -232,7 +249,9 @@ fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
             writeln!(terminal.out, "maximum concurrency    {:.2}", pool.max_concurrency)?;
             capacity_line(plan, pool, terminal)?;
             if !pool.stage_group_sizes.is_empty() {
-                for (stage, (sizes, blocks)) in pool.stage_group_sizes.iter().zip(&pool.stage_blocks).enumerate() {
+                for (stage, (sizes, blocks)) in
+                    pool.stage_group_sizes.iter().zip(&pool.stage_blocks).enumerate()
+                {
                     let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
                     writeln!(
                         terminal.out,
@@ -340,7 +359,12 @@ pub(crate) fn log_lines(
 /// A capacity error with its numbers as vLLM prints them, and what would fit.
 pub(crate) fn capacity_words(error: &CapacityError) -> String {
     match error {
-        CapacityError::NotEnough { needed_bytes, available_bytes, max_model_len, estimated_max_model_len } => {
+        CapacityError::NotEnough {
+            needed_bytes,
+            available_bytes,
+            max_model_len,
+            estimated_max_model_len,
+        } => {
             let fits = match estimated_max_model_len {
                 0 => "not even one token fits".to_owned(),
                 n => format!("the longest that fits is {} tokens", thousands(*n)),

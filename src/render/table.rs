@@ -46,7 +46,11 @@ impl Table {
             .iter()
             .enumerate()
             .map(|(i, (head, _))| {
-                self.rows.iter().filter_map(|row| row.get(i)).map(|cell| width(cell)).fold(width(head), usize::max)
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(i))
+                    .map(|cell| width(cell))
+                    .fold(width(head), usize::max)
             })
             .collect();
         let line = |cells: &mut dyn Iterator<Item = &str>| {

@@ -1,8 +1,8 @@
 //! Layers, fields and values in words, and lines that fit.
 
+use planner::Model;
 use planner::explain::{Change, Edit, Numbers};
 use planner::spec::FieldValue;
-use planner::Model;
 
 use super::number::{runs, thousands};
 

@@ -53,7 +53,8 @@ impl Changes {
     /// # Errors
     /// As [`ScenarioArgs::load`].
     pub(crate) fn load(&self, file: &str) -> Result<Vec<Scenario>, Failure> {
-        let mut overrides = self.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let mut overrides =
+            self.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(engine) = &self.engine {
             overrides.push(Override::engine("--engine", "version", engine));
         }

@@ -97,14 +97,14 @@ impl Engine {
             )?;
         }
         if let Some(node) = entries.take_either("kv-cache-layout", "VLLM_KV_CACHE_LAYOUT")? {
-            let choices: Vec<(&str, Layout)> = LAYOUTS.iter().map(|layout| (layout.name(), *layout)).collect();
+            let choices: Vec<(&str, Layout)> =
+                LAYOUTS.iter().map(|layout| (layout.name(), *layout)).collect();
             settings.kv_cache_layout = one_of("kv-cache-layout", &node, &choices)?;
         }
         if let Some(node) = entries.take("grouping") {
             let name = fields::written(&node);
-            settings.group_size_rule = grouping::parse(&name).map_err(|reason| {
-                Complaint::at(&node.place, reason.cause).hint(reason.hint)
-            })?;
+            settings.group_size_rule = grouping::parse(&name)
+                .map_err(|reason| Complaint::at(&node.place, reason.cause).hint(reason.hint))?;
         }
         entries.end()?;
         Ok(self)
@@ -142,7 +142,11 @@ impl Engine {
                     })?
                 }
                 _ => {
-                    return Err(Complaint::wrong_type("pipeline-stage-layers", "a list of layers a stage", &node));
+                    return Err(Complaint::wrong_type(
+                        "pipeline-stage-layers",
+                        "a list of layers a stage",
+                        &node,
+                    ));
                 }
             };
             let stages = settings.pipeline_stage_layers.len() as u64;
@@ -248,9 +252,7 @@ fn version(node: &Node) -> Result<EngineVersion, Complaint> {
 
 fn one_of<T: Copy>(name: &'static str, node: &Node, choices: &[(&str, T)]) -> Result<T, Complaint> {
     let text = if node.value == Value::Null { "none".to_owned() } else { fields::written(node) };
-    choices
-        .iter()
-        .find(|(choice, _)| choice.eq_ignore_ascii_case(&text))
-        .map(|(_, value)| *value)
-        .ok_or_else(|| Complaint::unknown(&node.place, name, &text, choices.iter().map(|(choice, _)| *choice)))
+    choices.iter().find(|(choice, _)| choice.eq_ignore_ascii_case(&text)).map(|(_, value)| *value).ok_or_else(
+        || Complaint::unknown(&node.place, name, &text, choices.iter().map(|(choice, _)| *choice)),
+    )
 }

@@ -57,8 +57,11 @@ impl Reader<'_> {
                     (Some(pattern), None) => self.runs(&pattern)?,
                     (None, Some(spec)) => vec![self.run(&spec)?],
                     (None, None) => {
-                        return Err(Complaint::at(&place, format!("`{name}` says how many layers, and not which"))
-                            .hint("write `spec: NAME`, or `pattern: [3 NAME, 1 OTHER]`"));
+                        return Err(Complaint::at(
+                            &place,
+                            format!("`{name}` says how many layers, and not which"),
+                        )
+                        .hint("write `spec: NAME`, or `pattern: [3 NAME, 1 OTHER]`"));
                     }
                     (Some(_), Some(spec)) => {
                         return Err(Complaint::at(&spec.place, "`pattern` and `spec` both say which layers"));
@@ -71,8 +74,11 @@ impl Reader<'_> {
                 expand(&runs, &pattern.place)?
             }
             (None, ..) => {
-                return Err(Complaint::at(&place, format!("`{name}` does not say how many layers there are"))
-                    .hint("write `layers: 93` beside a `pattern` or a `spec`"));
+                return Err(Complaint::at(
+                    &place,
+                    format!("`{name}` does not say how many layers there are"),
+                )
+                .hint("write `layers: 93` beside a `pattern` or a `spec`"));
             }
         };
         if let Some(first) = first {
@@ -151,7 +157,9 @@ impl Reader<'_> {
             _ => vec![self.run(node)?],
         };
         if runs.iter().all(|run| run.count == 0) {
-            return Err(Complaint::at(&node.place, "the list names no layer").hint("write `[3 NAME, 1 OTHER]`"));
+            return Err(
+                Complaint::at(&node.place, "the list names no layer").hint("write `[3 NAME, 1 OTHER]`")
+            );
         }
         Ok(runs)
     }
@@ -162,7 +170,8 @@ impl Reader<'_> {
             Value::Text(text) => {
                 let (count, name) = match text.trim().split_once(char::is_whitespace) {
                     Some((count, name)) if count.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
-                        let value = count.parse::<i128>().map(Value::Int).unwrap_or(Value::Text(count.to_owned()));
+                        let value =
+                            count.parse::<i128>().map(Value::Int).unwrap_or(Value::Text(count.to_owned()));
                         (layer_count(&Node { value, place: node.place.clone() })?, name.trim())
                     }
                     _ => (1, text.trim()),

@@ -127,7 +127,12 @@ fn recorded_cases(path: &Path, id: Option<&str>) -> Result<Vec<Written>, Failure
 }
 
 /// The cases, if there are any.
-fn some(path: &Path, id: Option<&str>, cases: Vec<Written>, ids: Vec<String>) -> Result<Vec<Written>, Failure> {
+fn some(
+    path: &Path,
+    id: Option<&str>,
+    cases: Vec<Written>,
+    ids: Vec<String>,
+) -> Result<Vec<Written>, Failure> {
     if !cases.is_empty() {
         return Ok(cases);
     }

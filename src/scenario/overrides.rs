@@ -58,7 +58,8 @@ impl Override {
     pub(super) fn onto_tree(&self, mut tree: Node) -> Result<Node, Complaint> {
         let Target::Path(path) = &self.target else { return Ok(tree) };
         if path.first().is_some_and(|first| first == "draft") {
-            let Some((key, draft)) = tree.take("draft").filter(|(_, draft)| draft.value != Value::Null) else {
+            let Some((key, draft)) = tree.take("draft").filter(|(_, draft)| draft.value != Value::Null)
+            else {
                 return Err(Complaint::at(&self.key, "the scenario has no draft"));
             };
             // A list of layers takes a `set` only as a map.
@@ -80,9 +81,8 @@ impl Override {
                 return Err(Complaint::unknown(&self.key, "spec", name, known.iter().map(String::as_str)));
             }
         }
-        let over = path.iter().rev().fold(self.value.clone(), |node, key| {
-            self.wrap(key, node, self.key.clone())
-        });
+        let over =
+            path.iter().rev().fold(self.value.clone(), |node, key| self.wrap(key, node, self.key.clone()));
         Ok(tree.overlaid(over))
     }
 

@@ -39,9 +39,7 @@ pub(super) fn natural(name: &str, node: &Node) -> Result<u64, Complaint> {
     };
     match u64::try_from(value) {
         Ok(value) if value <= COUNT => Ok(value),
-        Ok(_) => {
-            Err(Complaint::at(&node.place, format!("`{name}` is {value}, and can be at most {COUNT}")))
-        }
+        Ok(_) => Err(Complaint::at(&node.place, format!("`{name}` is {value}, and can be at most {COUNT}"))),
         Err(_) if value < 0 => {
             Err(Complaint::at(&node.place, format!("`{name}` is {value}, and cannot be negative")))
         }
@@ -83,10 +81,8 @@ pub(super) fn memory(name: &str, node: &Node) -> Result<u64, Complaint> {
 /// `80 GiB`, `51.8GiB`, `6.5e9`; a fraction of a byte is cut.
 fn parse_memory(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
-        .unwrap_or((text, 1));
+    let (number, unit) =
+        UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1));
     let number = number.trim().replace('_', "");
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(unit);

@@ -33,9 +33,7 @@ pub(super) fn line(file: &Path, number: usize, line: &str) -> Result<Written, Fa
             let case: ModelLine = read::parse(file, number, line)?;
             model_line(file, case).map_err(failed)
         }
-        Some(LineKind::Schedule) => {
-            Err(failed("the line records a schedule, and no layers".to_owned()))
-        }
+        Some(LineKind::Schedule) => Err(failed("the line records a schedule, and no layers".to_owned())),
         None => Err(failed("the line has neither `specs` and `layers` nor `config`".to_owned())
             .hint("a recorded case is one JSON object a line; a scenario by hand is a `.yaml` file")),
     }

@@ -34,7 +34,9 @@ impl WrittenSpec {
                         .collect();
                     complaint.hint(list_of("field", &names))
                 }
-                SpecError::Zero { .. } | SpecError::StateLengths { .. } | SpecError::ModelVersion(_) => complaint,
+                SpecError::Zero { .. } | SpecError::StateLengths { .. } | SpecError::ModelVersion(_) => {
+                    complaint
+                }
             }
         })
     }
@@ -95,7 +97,9 @@ fn value(field: Field, node: &Node) -> Result<FieldValue, Complaint> {
         Value::Flag(value) => FieldValue::Flag(*value),
         Value::Int(_) | Value::Float(_) => FieldValue::Int(quantity::natural(field.name(), node)?),
         Value::Text(text) if field == Field::TokensPerStateField => {
-            let parts = text.split_once('/').and_then(|(n, d)| Some([n.trim().parse().ok()?, d.trim().parse().ok()?]));
+            let parts = text
+                .split_once('/')
+                .and_then(|(n, d)| Some([n.trim().parse().ok()?, d.trim().parse().ok()?]));
             FieldValue::Tokens(TokensPerState::Fraction(parts.ok_or_else(|| wrong_value(field, node))?))
         }
         Value::Text(_) if field == Field::PageSizePadded => {
@@ -111,8 +115,7 @@ fn value(field: Field, node: &Node) -> Result<FieldValue, Complaint> {
         ),
         Value::Map(_) if field == Field::BlockStrideAlignment => {
             let mut entries = Fields::of(field.name(), "entry", node.clone())?;
-            let multiple_of =
-                entries.count("multiple_of")?.ok_or_else(|| wrong_value(field, node))?;
+            let multiple_of = entries.count("multiple_of")?.ok_or_else(|| wrong_value(field, node))?;
             entries.end()?;
             FieldValue::Alignment(StrideAlignment::MultipleOf { multiple_of })
         }

@@ -125,8 +125,7 @@ impl Written {
         let mut model = Model { draft_from: self.draft_from, names: self.names, ..Model::default() };
         let mut ids: Vec<Option<SpecId>> = vec![None; self.specs.len()];
         // Every spec of the file is checked, used or not.
-        let resolved =
-            self.specs.iter().map(WrittenSpec::resolve).collect::<Result<Vec<_>, Complaint>>()?;
+        let resolved = self.specs.iter().map(WrittenSpec::resolve).collect::<Result<Vec<_>, Complaint>>()?;
         let mut spec_names = Vec::new();
         model.layers.reserve(self.layers.len());
         for layer in self.layers {

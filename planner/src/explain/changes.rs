@@ -78,6 +78,9 @@ pub fn apply(model: &Model, edits: &[Edit]) -> Option<Model> {
     Some(changed)
 }
 
+/// What makes two edits the same: field, new value, layers.
+type EditKey = (Field, Option<FieldValue>, Vec<u32>);
+
 /// A change that may help, before it is planned.
 struct Candidate {
     edits: Vec<Edit>,
@@ -145,7 +148,7 @@ pub(super) fn propose(
         let surprising = candidate.edits.iter().map(|edit| surprise(edit.field)).max().unwrap_or(0);
         (candidate.edits.len(), surprising, candidate.layers())
     });
-    let mut seen: HashSet<Vec<(Field, Option<FieldValue>, Vec<u32>)>> = HashSet::new();
+    let mut seen: HashSet<Vec<EditKey>> = HashSet::new();
     let mut changes: Vec<Change> = Vec::new();
     let mut plans = 0;
     for candidate in candidates {

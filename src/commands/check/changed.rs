@@ -18,7 +18,10 @@ pub(super) fn leave_out(
 ) -> Result<Vec<String>, Failure> {
     let changed = changed_files(revision)?;
     let rules = changed.iter().any(|path| {
-        path.starts_with("planner/src/") || path.starts_with("src/") || path == "Cargo.lock" || path.ends_with(".lock")
+        path.starts_with("planner/src/")
+            || path.starts_with("src/")
+            || path == "Cargo.lock"
+            || path.ends_with(".lock")
     });
     // A file may extend another, so that one changed scenario file can touch any that names it.
     let mut left_out = Vec::new();
@@ -42,7 +45,8 @@ fn touches(path: &str, file: &str, scenario: &str) -> bool {
     if path == named || path.ends_with(&format!("/{named}")) || named.ends_with(&format!("/{path}")) {
         return true;
     }
-    let Some(stem) = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(stem, _)| stem) else {
+    let Some(stem) = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(stem, _)| stem)
+    else {
         return false;
     };
     let yaml = path.ends_with(".yaml") || path.ends_with(".yml");
@@ -72,10 +76,8 @@ fn changed_files(revision: &str) -> Result<Vec<String>, Failure> {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let mut files: Vec<String> = git(&["diff", "--name-only", "--relative", revision, "--"])?
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let mut files: Vec<String> =
+        git(&["diff", "--name-only", "--relative", revision, "--"])?.lines().map(str::to_owned).collect();
     files.extend(git(&["ls-files", "--others", "--exclude-standard"])?.lines().map(str::to_owned));
     Ok(files)
 }

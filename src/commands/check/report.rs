@@ -178,10 +178,7 @@ fn text(outcome: &Outcome<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
         }
     }
     if !outcome.left_out.is_empty() {
-        let line = format!(
-            "left out, since the change cannot touch them: {}",
-            outcome.left_out.join(", ")
-        );
+        let line = format!("left out, since the change cannot touch them: {}", outcome.left_out.join(", "));
         writeln!(terminal.out, "{}", wrap(&line, 2))?;
     }
     let failing = outcome.checked.iter().filter(|checked| outcome.fails(checked)).count();
@@ -190,7 +187,8 @@ fn text(outcome: &Outcome<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
     let style = if failing == 0 { Style::Good } else { Style::Bad };
     writeln!(terminal.out, "{}", terminal.paint(style, &line))?;
     if failing > 0 && !outcome.updated {
-        let worse = outcome.checked.iter().any(|c| matches!(c.finding.status, Status::Worse | Status::Changed));
+        let worse =
+            outcome.checked.iter().any(|c| matches!(c.finding.status, Status::Worse | Status::Changed));
         let flags = if worse { "--update --accept-worse" } else { "--update" };
         writeln!(terminal.out, "`k3plan explain` says more; `{flags}` writes these numbers to the lock")?;
     }

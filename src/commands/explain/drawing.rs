@@ -37,7 +37,9 @@ pub(super) fn draw(kind: Kind, explained: &Explained<'_>) -> String {
                 Relation::Forbidden(fields) => {
                     let words: Vec<String> = fields
                         .iter()
-                        .map(|f| format!("{}: {} / {}", f.field, value(f.left.as_ref()), value(f.right.as_ref())))
+                        .map(|f| {
+                            format!("{}: {} / {}", f.field, value(f.left.as_ref()), value(f.right.as_ref()))
+                        })
                         .collect();
                     (words.join("\n"), false)
                 }

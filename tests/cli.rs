@@ -1,0 +1,6 @@
+//! One module a subcommand.
+
+mod check;
+mod diff;
+mod explain;
+mod plan;

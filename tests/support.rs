@@ -1,0 +1,89 @@
+//! Running the command.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a run left.
+pub(crate) struct Run {
+    /// The exit code.
+    pub(crate) code: Option<i32>,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Code and both streams, as a snapshot holds them.
+    pub(crate) fn whole(&self) -> String {
+        format!(
+            "exit code {}\n----- stdout\n{}----- stderr\n{}",
+            self.code.unwrap(),
+            self.stdout,
+            self.stderr
+        )
+    }
+}
+
+/// Runs the command in `folder`.
+pub(crate) fn k3plan_in(folder: &Path, arguments: &[&str]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_k3plan"))
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("NO_COLOR")
+        .output()
+        .unwrap();
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs the command in the project's folder.
+pub(crate) fn k3plan(arguments: &[&str]) -> Run {
+    k3plan_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+}
+
+/// An empty folder of its own, removed at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// A new one; `name` tells it from others.
+    pub(crate) fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file in it.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
+    /// Reads a file in it.
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The lines of a recorded file.
+pub(crate) fn golden_lines(name: &str) -> Vec<String> {
+    use std::io::Read;
+    let path = format!("{}/tests/golden/{name}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
