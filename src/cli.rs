@@ -31,6 +31,8 @@ enum Command {
     Check(commands::check::Args),
     Verify(commands::verify::Args),
     Schema(commands::schema::Args),
+    /// Whether arm B is better or worse than arm A, from result files of repeated runs.
+    Compare(commands::compare::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -50,6 +52,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let progress = err.is_terminal();
     let mut terminal = Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
     let result = dispatch(&cli.command, &mut terminal);
+    let result = dispatch(cli.command, &mut terminal);
     let flushed = out.flush();
     match (result, flushed) {
         (Err(Ended::Output(error)), _) | (Ok(_), Err(error)) => {
@@ -95,5 +98,8 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
+fn dispatch(command: Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    match command {
+        Command::Compare(args) => commands::compare::run(args, terminal),
     }
 }

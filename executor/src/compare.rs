@@ -103,8 +103,7 @@ pub fn compare(a: &[Run], b: &[Run], options: &Options) -> Result<Comparison, Co
 }
 
 /// The labels that say which load was asked.
-const LOAD_LABELS: [&str; 5] =
-    ["concurrency", "request_rate", "input_tokens", "output_tokens", "bucket"];
+const LOAD_LABELS: [&str; 5] = ["concurrency", "request_rate", "input_tokens", "output_tokens", "bucket"];
 
 type PointRuns<'a> = (String, Vec<&'a Run>, Vec<&'a Run>);
 
@@ -124,16 +123,18 @@ fn split_by_load<'a>(a: &'a [Run], b: &'a [Run], warnings: &mut Vec<String>) -> 
             .filter_map(|label| run.labels.get(*label).map(|value| format!("{label}={value}")));
         parts.collect::<Vec<_>>().join(", ")
     };
-    let mut by_key: BTreeMap<String, (Vec<&Run>, Vec<&Run>)> = BTreeMap::new();
+    let mut by_key: BTreeMap<(String, String), (Vec<&Run>, Vec<&Run>)> = BTreeMap::new();
+    let place = |run: &Run| (numbers_padded(&key(run)), key(run));
     for run in a {
-        by_key.entry(key(run)).or_default().0.push(run);
+        by_key.entry(place(run)).or_default().0.push(run);
     }
     for run in b {
-        by_key.entry(key(run)).or_default().1.push(run);
+        by_key.entry(place(run)).or_default().1.push(run);
     }
     let common = by_key.values().any(|(a, b)| !a.is_empty() && !b.is_empty());
     if !common {
-        let loads = |arm: &[Run]| arm.iter().map(key).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+        let loads =
+            |arm: &[Run]| arm.iter().map(key).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
         warnings.push(format!(
             "the arms were run under different loads: A {}; B {}",
             loads(a).join(" and "),
@@ -142,7 +143,7 @@ fn split_by_load<'a>(a: &'a [Run], b: &'a [Run], warnings: &mut Vec<String>) -> 
         return vec![(String::new(), a.iter().collect(), b.iter().collect())];
     }
     let mut points = Vec::new();
-    for (name, (a, b)) in by_key {
+    for ((_, name), (a, b)) in by_key {
         if a.is_empty() || b.is_empty() {
             let arm = if a.is_empty() { "B" } else { "A" };
             warnings.push(format!("left out: only arm {arm} has runs at {name}"));
@@ -151,6 +152,24 @@ fn split_by_load<'a>(a: &'a [Run], b: &'a [Run], warnings: &mut Vec<String>) -> 
         }
     }
     points
+}
+
+/// The text with its numbers padded, so that 8 sorts before 16.
+fn numbers_padded(text: &str) -> String {
+    let mut padded = String::with_capacity(text.len() + 16);
+    let mut digits = String::new();
+    for character in text.chars().chain(std::iter::once(' ')) {
+        if character.is_ascii_digit() {
+            digits.push(character);
+        } else {
+            if !digits.is_empty() {
+                padded.push_str(&format!("{digits:0>12}"));
+                digits.clear();
+            }
+            padded.push(character);
+        }
+    }
+    padded
 }
 
 fn judge_point(
@@ -183,16 +202,25 @@ fn judge_point(
         judge(metric, &arm(a, 0), &arm(b, a.len()), &options.rules)
     };
     for metric in &chosen {
-        for (arm, runs) in [("A", a), ("B", b)] {
-            for run in runs.iter().filter(|run| !run.figures.contains_key(*metric)) {
-                warnings.push(format!("left out of `{metric}` in arm {arm}: `{}` has no such figure", run.source));
-            }
-        }
+        warn_of_lacking(metric, "A", a, warnings);
+        warn_of_lacking(metric, "B", b, warnings);
     }
     let primary = chosen.iter().map(|metric| one(metric)).collect();
     let secondary =
         common.iter().filter(|metric| !chosen.contains(metric)).map(|metric| one(metric)).collect();
     Ok(Point { name, primary, secondary })
+}
+
+/// Says which runs lack a deciding figure; rows of a table of figures hold one each by design.
+fn warn_of_lacking(metric: &Metric, arm: &str, runs: &[&Run], warnings: &mut Vec<String>) {
+    let lacking: Vec<&str> = runs
+        .iter()
+        .filter(|run| run.in_order && !run.figures.contains_key(metric))
+        .map(|run| run.source.as_str())
+        .collect();
+    if !lacking.is_empty() {
+        warnings.push(format!("left out of arm {arm}, without `{metric}`: {}", lacking.join(", ")));
+    }
 }
 
 /// The figures that decide.
@@ -205,9 +233,10 @@ fn choose<'a>(
     let mut chosen = Vec::new();
     for asked in asked {
         let name = Metric::full_name(asked);
-        let found = common.iter().copied().find(|metric| {
-            metric.name == name || (name == "accuracy" && metric.scale == Scale::Share)
-        });
+        let found = common
+            .iter()
+            .copied()
+            .find(|metric| metric.name == name || (name == "accuracy" && metric.scale == Scale::Share));
         match found {
             Some(metric) if !chosen.contains(&metric) => chosen.push(metric),
             Some(_) => {}
@@ -222,8 +251,7 @@ fn choose<'a>(
     if !chosen.is_empty() {
         return Ok(chosen);
     }
-    let holders =
-        |metric: &Metric| a.iter().chain(b).filter(|run| run.figures.contains_key(metric)).count();
+    let holders = |metric: &Metric| a.iter().chain(b).filter(|run| run.figures.contains_key(metric)).count();
     let ranked = PRIMARY_ORDER
         .iter()
         .filter_map(|name| common.iter().copied().find(|metric| metric.name == *name))
@@ -256,9 +284,7 @@ fn observe(runs: &[&Run], metric: &Metric, orders: Option<&[f64]>, offset: usize
         let Some(figure) = run.figures.get(metric) else { continue };
         let (value, within) = match metric.scale {
             // The standard error of a logarithm, to first order.
-            Scale::Logarithm => {
-                (figure.value.ln(), figure.standard_error.map(|error| error / figure.value))
-            }
+            Scale::Logarithm => (figure.value.ln(), figure.standard_error.map(|error| error / figure.value)),
             Scale::Share => (figure.value, figure.standard_error),
         };
         let order = orders.and_then(|orders| orders.get(offset + index)).copied();

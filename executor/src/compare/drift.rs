@@ -44,9 +44,7 @@ pub fn fit(a: &[Observation], b: &[Observation], effect: f64, either_sign: bool)
     let places = |arm: &[Observation]| -> Option<Vec<f64>> {
         arm.iter()
             .enumerate()
-            .map(|(index, run)| {
-                if all_known { run.order } else { run.in_order.then(|| f64_from(index)) }
-            })
+            .map(|(index, run)| if all_known { run.order } else { run.in_order.then(|| f64_from(index)) })
             .collect()
     };
     let (places_a, places_b) = (places(a)?, places(b)?);

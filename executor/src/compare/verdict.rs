@@ -1,9 +1,7 @@
 //! Better, worse, no difference, or not enough data: what do the runs allow to say of one metric?
 
 use super::bootstrap::{self, Interval};
-use super::difference::{
-    Difference, Observation, Pairing, PairingChoice, difference, share_difference,
-};
+use super::difference::{Difference, Observation, Pairing, PairingChoice, difference, share_difference};
 use super::drift::f64_from;
 use super::metric::{Direction, Metric, Scale};
 use super::noise_floor::{self, PRIOR_DF, PRIOR_SD};
@@ -118,9 +116,8 @@ pub fn judge(metric: &Metric, a: &[Observation], b: &[Observation], rules: &Rule
         Scale::Share => value,
     };
     let figures = |arm: &[Observation]| arm.iter().map(|run| back(run.value)).collect::<Vec<f64>>();
-    let middle = |arm: &[Observation]| {
-        back(arm.iter().map(|run| run.value).sum::<f64>() / f64_from(arm.len().max(1)))
-    };
+    let middle =
+        |arm: &[Observation]| back(arm.iter().map(|run| run.value).sum::<f64>() / f64_from(arm.len().max(1)));
     let (middle_a, middle_b) = (middle(a), middle(b));
     let test = match metric.scale {
         Scale::Logarithm => difference(a, b, rules.pairing),
@@ -169,8 +166,7 @@ pub fn judge(metric: &Metric, a: &[Observation], b: &[Observation], rules: &Rule
 pub fn settle(result: &mut MetricComparison, rules: &Rules) {
     result.reason = None;
     result.advice = None;
-    let (Some(test), Some(interval), Some(p_value)) =
-        (result.difference, result.interval, result.p_adjusted)
+    let (Some(test), Some(interval), Some(p_value)) = (result.difference, result.interval, result.p_adjusted)
     else {
         result.verdict = Verdict::NotEnoughData;
         let share = result.metric.scale == Scale::Share;

@@ -28,12 +28,13 @@ const RATES: [(&str, &str); 4] = [
 
 pub(super) fn is_summary(document: &Value) -> bool {
     let known = |name: &str| document.get(name).is_some_and(|metric| metric.get("unit").is_some());
-    document.get("aiperf_version").is_some()
-        || TIMES.iter().chain(&RATES).any(|(name, _)| known(name))
+    document.get("aiperf_version").is_some() || TIMES.iter().chain(&RATES).any(|(name, _)| known(name))
 }
 
 pub(super) fn is_record(documents: &[Value]) -> bool {
-    documents.first().is_some_and(|first| first.get("metrics").is_some_and(Value::is_object) && first.get("metadata").is_some())
+    documents.first().is_some_and(|first| {
+        first.get("metrics").is_some_and(Value::is_object) && first.get("metadata").is_some()
+    })
 }
 
 pub(super) fn read_summary(file: &str, document: &Value) -> Result<Run, ReadError> {
@@ -46,8 +47,12 @@ pub(super) fn read_summary(file: &str, document: &Value) -> Result<Run, ReadErro
         .or_else(|| seed(path(&["input_config", "random_seed"])));
     run.time = path(&["start_time"]).and_then(Value::as_str).map(str::to_owned);
     run.failed = path(&["error_request_count", "avg"]).and_then(Value::as_f64).and_then(whole);
-    label(&mut run, "concurrency", path(&["input_config", "loadgen", "concurrency"]));
-    label(&mut run, "request_rate", path(&["input_config", "loadgen", "request_rate"]));
+    // The last phase is the measured one; versions before 0.12 said `loadgen`.
+    let phase = path(&["input_config", "phases"]).and_then(Value::as_array).and_then(|phases| phases.last());
+    if let Some(load) = phase.or_else(|| path(&["input_config", "loadgen"])) {
+        label(&mut run, "concurrency", load.get("concurrency"));
+        label(&mut run, "request_rate", load.get("rate").or_else(|| load.get("request_rate")));
+    }
     if document.get("is_complete").and_then(Value::as_bool) == Some(false) {
         run.remarks.push("the run did not come to its end".to_owned());
     }
@@ -65,7 +70,13 @@ pub(super) fn read_summary(file: &str, document: &Value) -> Result<Run, ReadErro
                 "p90" | "p95" | "p99" => statistic,
                 _ => continue,
             };
-            add(&mut run, &format!("{name}.{statistic}"), &format!("{ours_statistic}_{ours}"), value, factor)?;
+            add(
+                &mut run,
+                &format!("{name}.{statistic}"),
+                &format!("{ours_statistic}_{ours}"),
+                value,
+                factor,
+            )?;
         }
     }
     for (name, ours) in RATES {
@@ -128,7 +139,9 @@ fn milliseconds(file: &str, key: &str, unit: Option<&Value>) -> Result<f64, Read
         Some("s" | "sec" | "seconds") => Ok(1e3),
         Some("us" | "µs" | "microseconds") => Ok(1e-3),
         Some("ns" | "nanoseconds") => Ok(1e-6),
-        Some(unit) => Err(ReadError::Unit { file: file.to_owned(), key: key.to_owned(), unit: unit.to_owned() }),
+        Some(unit) => {
+            Err(ReadError::Unit { file: file.to_owned(), key: key.to_owned(), unit: unit.to_owned() })
+        }
     }
 }
 

@@ -48,14 +48,9 @@ pub(super) fn share(file: &str, key: &str, value: &Value) -> Result<Option<f64>,
 }
 
 /// Adds the figure `name`, whose value is `value` times `factor`, where the name is a comparable figure.
-pub(super) fn add(
-    run: &mut Run,
-    key: &str,
-    name: &str,
-    value: &Value,
-    factor: f64,
-) -> Result<(), ReadError> {
-    if let (Some(metric), Some(value)) = (Metric::named(name), positive(&run.source, key, value)?) {
+pub(super) fn add(run: &mut Run, key: &str, name: &str, value: &Value, factor: f64) -> Result<(), ReadError> {
+    let Some(metric) = Metric::named(name) else { return Ok(()) };
+    if let Some(value) = positive(&run.source, key, value)? {
         run.figures.insert(metric, Measured { value: value * factor, standard_error: None });
     }
     Ok(())

@@ -34,7 +34,11 @@ pub(super) fn read(file: &str, document: &Value) -> Result<Vec<Run>, ReadError> 
             .or_else(|| find(benchmark, &["args", "strategy"]));
         if let Some(strategy) = strategy {
             label(&mut run, "strategy", strategy.get("type_"));
-            label(&mut run, "concurrency", strategy.get("streams").or_else(|| strategy.get("max_concurrency")));
+            label(
+                &mut run,
+                "concurrency",
+                strategy.get("streams").or_else(|| strategy.get("max_concurrency")),
+            );
             label(&mut run, "request_rate", strategy.get("rate"));
         }
         read_metrics(&mut run, benchmark.get("metrics").unwrap_or(&Value::Null))?;

@@ -145,11 +145,8 @@ fn column(name: &str) -> Option<(Metric, f64)> {
     if matches!(name, "output_tok_s" | "output_tokens_per_second" | "tok_s") {
         return Metric::named("output_throughput").map(|metric| (metric, 1.0));
     }
-    let (rest, factor) = if let Some(rest) = name.strip_suffix("_ms") {
-        (rest, 1.0)
-    } else {
-        (name.strip_suffix("_s")?, 1e3)
-    };
+    let (rest, factor) =
+        if let Some(rest) = name.strip_suffix("_ms") { (rest, 1.0) } else { (name.strip_suffix("_s")?, 1e3) };
     // `tpot_p50` and `median_tpot` are the same.
     let (left, right) = rest.split_once('_')?;
     let (quantity, statistic) =

@@ -79,7 +79,10 @@ mod tests {
     fn words_inside_strings_stay() {
         let text = r#"{"a": NaN, "b": "NaN \" Infinity", "c": [-Infinity, 1]}"#;
         let documents = documents("f", text).unwrap();
-        assert_eq!(documents, [serde_json::json!({"a": "NaN", "b": "NaN \" Infinity", "c": ["-Infinity", 1]})]);
+        assert_eq!(
+            documents,
+            [serde_json::json!({"a": "NaN", "b": "NaN \" Infinity", "c": ["-Infinity", 1]})]
+        );
     }
 
     #[test]

@@ -89,7 +89,10 @@ fn read_requests(run: &mut Run, object: &Map<String, Value>) -> Result<(), ReadE
             .is_some_and(|error| error.as_str().is_some_and(|text| !text.is_empty()));
         let tokens = lengths.and_then(|lengths| lengths.get(index)).and_then(Value::as_f64);
         // vLLM keeps a place for a failed request, with a TTFT of 0 and no tokens.
-        if failed || tokens == Some(0.0) || (ttft.as_f64() == Some(0.0) && run.failed.is_some_and(|count| count > 0)) {
+        if failed
+            || tokens == Some(0.0)
+            || (ttft.as_f64() == Some(0.0) && run.failed.is_some_and(|count| count > 0))
+        {
             continue;
         }
         let key = format!("ttfts[{index}]");
