@@ -9,6 +9,7 @@ mod words;
 
 use std::path::PathBuf;
 
+use clap::Parser as _;
 use executor::compare::difference::PairingChoice;
 use executor::compare::verdict::{MetricComparison, Rules, Verdict};
 use executor::compare::{CompareError, Comparison, Options, compare};
@@ -35,13 +36,20 @@ pub(crate) struct Args {
     #[arg(last = true, required = true, value_name = "B")]
     b: Vec<String>,
 
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The options, which may stand before A or after B.
+#[derive(clap::Args)]
+struct Settings {
     /// The figure that decides (repeatable) [default: the median TPOT, else the best there is].
     #[arg(long, value_name = "NAME")]
     metric: Vec<String>,
 
-    /// The smallest change that matters, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    margin: f64,
+    /// The smallest change that matters, in percent [default: 5].
+    #[arg(long, value_name = "PERCENT")]
+    margin: Option<f64>,
 
     /// Exit 1 when the verdict is this; `worse:2` only when worse by at least 2 percent.
     #[arg(long, value_name = "worse[:PERCENT]", value_parser = parse_fail_on)]
@@ -64,6 +72,17 @@ pub(crate) struct Args {
     junit: Option<PathBuf>,
 }
 
+/// The options after B.
+#[derive(clap::Parser)]
+#[command(name = "k3plan compare", no_binary_name = true)]
+struct After {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The smallest change that matters unless `--margin` says another, in percent.
+const MARGIN: f64 = 5.0;
+
 /// When a comparison fails the check.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct FailOn {
@@ -85,15 +104,16 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
 }
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    if !(args.margin.is_finite() && args.margin > 0.0) {
-        return Err(
-            Failure::new(format!("`--margin` is {}, not a percentage above zero", args.margin)).into()
-        );
+    let Args { a, mut b, settings: args } = args;
+    let args = with_options_after(args, &mut b)?;
+    let margin = args.margin.unwrap_or(MARGIN);
+    if !(margin.is_finite() && margin > 0.0) {
+        return Err(Failure::new(format!("`--margin` is {margin}, not a percentage above zero")).into());
     }
-    let a = files::load(&args.a)?;
-    let b = files::load(&args.b)?;
+    let a = files::load(&a)?;
+    let b = files::load(&b)?;
     let pairing = if args.unpaired { PairingChoice::Off } else { PairingChoice::Auto };
-    let rules = Rules { margin: args.margin / 100.0, pairing, ..Rules::STANDARD };
+    let rules = Rules { margin: margin / 100.0, pairing, ..Rules::STANDARD };
     let options = Options { metrics: args.metric, rules };
     let comparison = compare(&a, &b, &options).map_err(explain)?;
     let fails = args.fail_on.is_some_and(|fail_on| check_says_no(&comparison, fail_on));
@@ -110,6 +130,26 @@ pub(crate) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended
         text::write(&comparison, &rules, terminal)?;
     }
     Ok(if fails { Exit::CheckSaysNo } else { Exit::Fine })
+}
+
+/// Takes the options off the end of B, where `--` made them look like files.
+fn with_options_after(mut settings: Settings, b: &mut Vec<String>) -> Result<Settings, Failure> {
+    let Some(first) = b.iter().position(|argument| argument.starts_with("--")) else { return Ok(settings) };
+    let options = b.split_off(first);
+    let after = After::try_parse_from(options).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+        Failure::new(line).hint("the options of `k3plan compare --help` may stand before A or after B")
+    })?;
+    let after = after.settings;
+    settings.metric.extend(after.metric);
+    settings.margin = after.margin.or(settings.margin);
+    settings.fail_on = after.fail_on.or(settings.fail_on);
+    settings.junit = after.junit.or(settings.junit);
+    settings.unpaired |= after.unpaired;
+    settings.json |= after.json;
+    settings.markdown |= after.markdown;
+    Ok(settings)
 }
 
 /// Whether any deciding figure is worse by at least the size asked for.

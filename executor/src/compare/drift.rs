@@ -27,6 +27,9 @@ pub struct Drift {
 /// A slope less likely than this without a drift is looked at.
 const SLOPE_LEVEL: f64 = 0.5;
 
+/// The same for pairs in unknown order: seeds that differ much make slopes by chance, so it has to be surer.
+const SLOPE_LEVEL_PAIRED: f64 = 0.1;
+
 /// What a drift must leave of the difference, with few runs and with many.
 ///
 /// Few runs know a slope badly, so a stricter share would throw away real effects: with three an arm and the
@@ -61,12 +64,14 @@ pub fn fit(a: &[Observation], b: &[Observation], effect: f64, either_sign: bool)
     let runs_apart =
         if all_known { slope_b.middle - slope_a.middle } else { f64_from(a.len() + b.len()) / 2.0 };
     let mut explained = slope * runs_apart / effect;
+    let mut level = SLOPE_LEVEL;
     if either_sign && !all_known {
         explained = explained.abs();
+        level = SLOPE_LEVEL_PAIRED;
     }
     let share_left = 1.0 - explained;
     let wanted = if a.len() + b.len() < MANY_RUNS { SHARE_FEW } else { SHARE_MANY };
-    let explains = slope != 0.0 && p_value < SLOPE_LEVEL && share_left < wanted;
+    let explains = slope != 0.0 && p_value < level && share_left < wanted;
     Some(Drift { slope_per_run: slope, p_value, runs_apart, order_known: all_known, share_left, explains })
 }
 

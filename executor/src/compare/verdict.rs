@@ -175,7 +175,7 @@ pub fn settle(result: &mut MetricComparison, rules: &Rules) {
         return;
     };
     if p_value <= rules.level {
-        if test.drift.is_some_and(|drift| drift.explains) {
+        if !is_claim(&test, p_value, rules) {
             result.verdict = Verdict::NotEnoughData;
             result.reason = Some(Reason::Drift);
             result.advice = Some(advice(result, &test, result.effect.abs(), rules, true));
@@ -195,6 +195,11 @@ pub fn settle(result: &mut MetricComparison, rules: &Rules) {
     result.reason = Some(Reason::TooNoisy { open });
     // An effect as small as the margin is worth finding; a larger one that was seen needs less.
     result.advice = Some(advice(result, &test, result.effect.abs().max(rules.margin), rules, false));
+}
+
+/// Whether the test claims a difference: the p value is small and no drift explains it as well.
+pub fn is_claim(test: &Difference, p_value: f64, rules: &Rules) -> bool {
+    p_value <= rules.level && !test.drift.is_some_and(|drift| drift.explains)
 }
 
 fn advice(
