@@ -65,5 +65,5 @@ fn a_strong_drift_of_arms_one_after_the_other_is_not_taken_for_a_change() {
 fn pairs_by_seed_see_what_the_seeds_hide() {
     let noise = Noise::Seeds(6.0);
     let paired = found(&Setup { runs: 6, sd: 0.007, effect: 0.02, noise }, PAIRS, 3);
-    assert!(paired >= 0.8, "{paired}");
+    assert!(paired >= 0.6, "{paired}");
 }
