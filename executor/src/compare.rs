@@ -267,7 +267,12 @@ fn choose<'a>(
 }
 
 /// The place of each run (A's, then B's) among all in time; `None` where times are unknown or repeated.
+///
+/// Tools write time in different ways, so the runs of one tool only can be put in order.
 fn orders(a: &[&Run], b: &[&Run]) -> Option<Vec<f64>> {
+    if a.iter().chain(b).map(|run| run.tool).collect::<BTreeSet<_>>().len() > 1 {
+        return None;
+    }
     let times: Option<Vec<&str>> = a.iter().chain(b).map(|run| run.time.as_deref()).collect();
     let times = times?;
     let sorted: BTreeSet<&str> = times.iter().copied().collect();

@@ -3,7 +3,9 @@
 //! `cargo run --release -p k3plan-executor --example compare_calibration` runs the same with more pairs and
 //! prints the table of docs/compare.md.
 
-use super::simulate::{Noise, Setup, found};
+use executor::compare::difference::PairingChoice;
+
+use super::simulate::{Noise, Setup, found, found_as};
 
 /// Pairs a case; the standard error of a share of 5% over 800 pairs is 0.8%.
 const PAIRS: u32 = 800;
@@ -63,7 +65,8 @@ fn a_strong_drift_of_arms_one_after_the_other_is_not_taken_for_a_change() {
 
 #[test]
 fn pairs_by_seed_see_what_the_seeds_hide() {
-    let noise = Noise::Seeds(6.0);
-    let paired = found(&Setup { runs: 6, sd: 0.007, effect: 0.02, noise }, PAIRS, 3);
-    assert!(paired >= 0.6, "{paired}");
+    let setup = Setup { runs: 6, sd: 0.007, effect: 0.02, noise: Noise::Seeds(6.0) };
+    let paired = found_as(&setup, PAIRS, 3, PairingChoice::Auto);
+    let apart = found_as(&setup, PAIRS, 3, PairingChoice::Off);
+    assert!(paired > 5.0 * apart, "{paired} against {apart}");
 }

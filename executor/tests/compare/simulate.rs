@@ -31,13 +31,18 @@ pub(crate) struct Setup {
     pub(crate) noise: Noise,
 }
 
-/// The share of `pairs` simulated pairs for which the verdict is a difference.
+/// [`found_as`] with pairs by seed where they help.
 pub(crate) fn found(setup: &Setup, pairs: u32, seed: u64) -> f64 {
+    found_as(setup, pairs, seed, PairingChoice::Auto)
+}
+
+/// The share of `pairs` simulated pairs for which the verdict is a difference.
+pub(crate) fn found_as(setup: &Setup, pairs: u32, seed: u64, pairing: PairingChoice) -> f64 {
     let mut random = Random::new(seed);
     let mut claims = 0;
     for _ in 0..pairs {
         let (a, b) = pair(setup, &mut random);
-        let test = difference(&a, &b, PairingChoice::Auto).unwrap();
+        let test = difference(&a, &b, pairing).unwrap();
         claims += u32::from(is_claim(&test, test.p_value, &Rules::STANDARD));
     }
     f64::from(claims) / f64::from(pairs)

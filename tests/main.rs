@@ -1,0 +1,4 @@
+//! The command as a user meets it: exit code, standard output, standard error.
+
+#[path = "cli/compare.rs"]
+mod compare;
