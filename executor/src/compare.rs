@@ -105,6 +105,8 @@ pub fn compare(a: &[Run], b: &[Run], options: &Options) -> Result<Comparison, Co
 /// The labels that say which load was asked.
 const LOAD_LABELS: [&str; 5] = ["concurrency", "request_rate", "input_tokens", "output_tokens", "bucket"];
 
+type BothArms<'a> = (Vec<&'a Run>, Vec<&'a Run>);
+
 type PointRuns<'a> = (String, Vec<&'a Run>, Vec<&'a Run>);
 
 /// Sorts runs by the load asked; loads in one arm only are left out with a warning.
@@ -123,7 +125,7 @@ fn split_by_load<'a>(a: &'a [Run], b: &'a [Run], warnings: &mut Vec<String>) -> 
             .filter_map(|label| run.labels.get(*label).map(|value| format!("{label}={value}")));
         parts.collect::<Vec<_>>().join(", ")
     };
-    let mut by_key: BTreeMap<(String, String), (Vec<&Run>, Vec<&Run>)> = BTreeMap::new();
+    let mut by_key: BTreeMap<(String, String), BothArms<'_>> = BTreeMap::new();
     let place = |run: &Run| (numbers_padded(&key(run)), key(run));
     for run in a {
         by_key.entry(place(run)).or_default().0.push(run);

@@ -42,7 +42,7 @@ pub(crate) fn found_as(setup: &Setup, pairs: u32, seed: u64, pairing: PairingCho
     let mut claims = 0;
     for _ in 0..pairs {
         let (a, b) = pair(setup, &mut random);
-        let test = difference(&a, &b, pairing).unwrap();
+        let Some(test) = difference(&a, &b, pairing) else { continue };
         claims += u32::from(is_claim(&test, test.p_value, &Rules::STANDARD));
     }
     f64::from(claims) / f64::from(pairs)
