@@ -52,7 +52,6 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let progress = err.is_terminal();
     let mut terminal = Terminal { out: &mut out, err: &mut err, color: cli.color.for_stdout(), progress };
     let result = dispatch(&cli.command, &mut terminal);
-    let result = dispatch(cli.command, &mut terminal);
     let flushed = out.flush();
     match (result, flushed) {
         (Err(Ended::Output(error)), _) | (Ok(_), Err(error)) => {
@@ -98,8 +97,6 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
-fn dispatch(command: Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    match command {
         Command::Compare(args) => commands::compare::run(args, terminal),
     }
 }

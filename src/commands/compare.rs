@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 /// The options, which may stand before A or after B.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct Settings {
     /// The figure that decides (repeatable) [default: the median TPOT, else the best there is].
     #[arg(long, value_name = "NAME")]
@@ -103,14 +103,15 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
         .ok_or_else(expected)
 }
 
-pub(crate) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let Args { a, mut b, settings: args } = args;
-    let args = with_options_after(args, &mut b)?;
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let Args { a, b, settings } = args;
+    let mut b = b.clone();
+    let args = with_options_after(settings.clone(), &mut b)?;
     let margin = args.margin.unwrap_or(MARGIN);
     if !(margin.is_finite() && margin > 0.0) {
         return Err(Failure::new(format!("`--margin` is {margin}, not a percentage above zero")).into());
     }
-    let a = files::load(&a)?;
+    let a = files::load(a)?;
     let b = files::load(&b)?;
     let pairing = if args.unpaired { PairingChoice::Off } else { PairingChoice::Auto };
     let rules = Rules { margin: margin / 100.0, pairing, ..Rules::STANDARD };
