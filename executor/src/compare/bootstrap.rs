@@ -1,9 +1,9 @@
 //! Which effects are compatible with the runs?
 //!
-//! A parametric bootstrap over runs. Resampling three runs an arm with replacement gives ten distinct sets, and
-//! its 95% interval holds the truth in about three of four cases (see docs/compare.md); so each draw takes a
-//! noise from what the runs and the prior leave open (a scaled inverse chi-square) and then an effect with that
-//! noise. Draws come in pairs of opposite sign, which keeps the interval centred on the effect.
+//! A parametric bootstrap over runs. Three runs can be resampled with replacement into ten distinct sets only,
+//! none of which reaches beyond the runs themselves; so each draw takes a noise from what the runs and the
+//! prior leave open (a scaled inverse chi-square) and then an effect with that noise. Draws come in pairs of
+//! opposite sign, which keeps the interval centred on the effect.
 
 use super::difference::Difference;
 use super::random::Random;

@@ -33,7 +33,7 @@ const SLOPE_LEVEL_PAIRED: f64 = 0.1;
 /// What a drift must leave of the difference, with few runs and with many.
 ///
 /// Few runs know a slope badly, so a stricter share would throw away real effects: with three an arm and the
-/// noise of vLLM PR 59733, a quarter costs 2 of 100 true findings of 3%, a half 6.
+/// noise of vLLM PR 59733, a quarter costs about 2 of 100 true findings of 3%, a third about 3.
 const SHARE_FEW: f64 = 0.25;
 const SHARE_MANY: f64 = 0.5;
 const MANY_RUNS: usize = 8;
