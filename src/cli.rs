@@ -31,6 +31,8 @@ enum Command {
     Check(commands::check::Args),
     Verify(commands::verify::Args),
     Schema(commands::schema::Args),
+    /// Whether arm B is better or worse than arm A, from result files of repeated runs.
+    Compare(commands::compare::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -95,5 +97,6 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
+        Command::Compare(args) => commands::compare::run(args, terminal),
     }
 }

@@ -1,6 +1,7 @@
 //! One file a subcommand.
 
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod plan;

@@ -1,6 +1,7 @@
 //! One module a subcommand.
 
 mod check;
+mod compare;
 mod diff;
 mod explain;
 mod plan;

@@ -1,0 +1,106 @@
+//! Which runs do the arguments of one arm stand for?
+
+use std::path::{Path, PathBuf};
+
+use executor::compare::read::{self, ReadError};
+use executor::compare::run::Run;
+
+use crate::failure::Failure;
+
+/// Reads all runs of an arm, in the order of the arguments.
+pub(super) fn load(arguments: &[String]) -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for argument in arguments {
+        let (path, selector) = split(argument);
+        let mut found = if path.is_dir() { load_folder(&path)? } else { load_file(&path)? };
+        if !selector.is_empty() {
+            let all = found.len();
+            found.retain(|run| {
+                selector.iter().all(|(key, value)| run.labels.get(key).is_some_and(|label| label == value))
+            });
+            if found.is_empty() {
+                return Err(Failure::new(format!("`{argument}` selects none of {all} runs")));
+            }
+        }
+        runs.extend(found);
+    }
+    Ok(runs)
+}
+
+/// A path, and the labels after its last colon where the whole is no path.
+fn split(argument: &str) -> (PathBuf, Vec<(String, String)>) {
+    if !Path::new(argument).exists()
+        && let Some((path, selector)) = argument.rsplit_once(':')
+    {
+        let pairs: Option<Vec<_>> = selector
+            .split(',')
+            .map(|pair| pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())))
+            .collect();
+        if let Some(pairs) = pairs {
+            return (PathBuf::from(path), pairs);
+        }
+    }
+    (PathBuf::from(argument), Vec::new())
+}
+
+fn load_file(path: &Path) -> Result<Vec<Run>, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))?;
+    let text = String::from_utf8_lossy(&bytes);
+    read::read(&path.display().to_string(), &text).map_err(explain)
+}
+
+/// The result files of a folder by name; files of other kinds are passed over.
+fn load_folder(path: &Path) -> Result<Vec<Run>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("failed to read the folder `{}`", path.display())).caused_by(error)
+    };
+    // aiperf leaves a summary and a file of requests: one run.
+    let summary = path.join("profile_export_aiperf.json");
+    if summary.is_file() {
+        return load_file(&summary);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if file.is_file() && matches!(extension, Some("json" | "jsonl")) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    let mut runs = Vec::new();
+    for file in files {
+        let bytes = std::fs::read(&file).map_err(failed)?;
+        match read::read(&file.display().to_string(), &String::from_utf8_lossy(&bytes)) {
+            Ok(found) => runs.extend(found),
+            Err(ReadError::Unknown { .. }) => {}
+            Err(error) => return Err(explain(error)),
+        }
+    }
+    if runs.is_empty() {
+        return Err(Failure::new(format!("the folder `{}` has no result file", path.display())));
+    }
+    Ok(runs)
+}
+
+fn explain(error: ReadError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        ReadError::Unknown { keys, .. } => {
+            let failure = if keys.is_empty() {
+                failure
+            } else {
+                failure.caused_by(format!("its first keys are {}", keys.join(", ")))
+            };
+            failure.hint(
+                "results of vllm bench serve, k3plan bench, guidellm, aiperf, InferenceX, lm-eval and CSV \
+                 tables are read",
+            )
+        }
+        ReadError::NotPositive { .. } => failure.hint(
+            "a latency or rate of zero, below zero or NaN says that the run failed: leave the file out",
+        ),
+        _ => failure,
+    }
+}
