@@ -16,6 +16,8 @@ use crate::spec::{
 pub enum MergeRefusal {
     /// The classes do not merge.
     Kind,
+    /// The class merges equal specs only; [`differences`] says which fields differ.
+    Unequal,
     /// A field that must be equal is not.
     Field(Field),
     /// One layer declares a window and another a chunk.
@@ -37,14 +39,34 @@ pub struct FieldDifference {
 
 /// The fields in which two specs differ, whether or not that stops a merge.
 pub fn differences(left: &KvCacheSpec, right: &KvCacheSpec) -> Vec<FieldDifference> {
-    let (left, right) = (RawSpec::from(left), RawSpec::from(right));
-    Field::ALL
-        .iter()
-        .filter_map(|field| {
-            let (left, right) = (left.get(*field), right.get(*field));
-            (left != right).then_some(FieldDifference { field: *field, left, right })
-        })
-        .collect()
+    declared_differences(&declared(left), &declared(right))
+}
+
+/// The fields that a spec declares, in the order of [`Field::ALL`].
+pub fn declared(spec: &KvCacheSpec) -> Vec<(Field, FieldValue)> {
+    let raw = RawSpec::from(spec);
+    Field::ALL.iter().filter_map(|field| Some((*field, raw.get(*field)?))).collect()
+}
+
+/// The fields that two lists of [`declared`] fields declare differently.
+pub fn declared_differences(
+    left: &[(Field, FieldValue)],
+    right: &[(Field, FieldValue)],
+) -> Vec<FieldDifference> {
+    let mut found = Vec::new();
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    loop {
+        let field = match (left.peek(), right.peek()) {
+            (None, None) => return found,
+            (Some((field, _)), None) | (None, Some((field, _))) => *field,
+            (Some((a, _)), Some((b, _))) => *a.min(b),
+        };
+        let a = left.next_if(|(known, _)| *known == field).map(|(_, value)| value);
+        let b = right.next_if(|(known, _)| *known == field).map(|(_, value)| value);
+        if a != b {
+            found.push(FieldDifference { field, left: a.cloned(), right: b.cloned() });
+        }
+    }
 }
 
 /// Merges `next` into `merged`, which stands for the specs before it.
@@ -109,11 +131,7 @@ fn equal_only(merged: &KvCacheSpec, next: &KvCacheSpec) -> Result<(), MergeRefus
     if merged == next {
         return Ok(());
     }
-    if merged.kind() != next.kind() {
-        return Err(MergeRefusal::Kind);
-    }
-    let differing = differences(merged, next).first().map(|difference| difference.field);
-    Err(differing.map_or(MergeRefusal::Kind, MergeRefusal::Field))
+    Err(if merged.kind() == next.kind() { MergeRefusal::Unequal } else { MergeRefusal::Kind })
 }
 
 /// The fields of `AttentionSpec` itself: the first that differs.

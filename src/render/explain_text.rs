@@ -269,15 +269,8 @@ fn sizes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
         ("", Side::Left),
     ]);
     let text = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), super::number::thousands);
-    let mut last = None;
     for row in &explanation.sizes {
         let numbers = &row.numbers;
-        // Sizes that give as many groups differ only in padding: the smallest of them is shown.
-        let repeats = last == Some(numbers.groups) && !row.chosen;
-        last = Some(numbers.groups);
-        if repeats {
-            continue;
-        }
         table.row(vec![
             row.size.to_string(),
             numbers.groups.to_string(),

@@ -1,17 +1,20 @@
 //! Which changes of a field would merge what stands apart, and what each gives.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::graph::{Compatibility, Node, merges, obstacles};
+use petgraph::visit::EdgeRef;
+
+use super::graph::{Compatibility, Node, Relation, merges, obstacles};
 use super::{Numbers, Outcome};
 use crate::engine::Rules;
-use crate::model::Model;
+use crate::model::{Model, SpecId};
 use crate::plan::plan;
 use crate::settings::EngineSettings;
 use crate::spec::{Field, FieldValue, KvCacheSpec, RawSpec, SpecKind};
 
 /// Plans that are made at most to find changes.
-const PLANS_MAX: usize = 160;
+const PLANS_MAX: usize = 96;
 
 /// Changes that are kept.
 const CHANGES_MAX: usize = 12;
@@ -60,22 +63,36 @@ impl Change {
 pub fn apply(model: &Model, edits: &[Edit]) -> Option<Model> {
     let mut changed = model.clone();
     for edit in edits {
+        let mut new_of: Vec<Option<SpecId>> = vec![None; changed.specs.len()];
         for layer in &edit.layers {
             let id = *changed.layers.get(*layer as usize)?;
-            let mut raw = RawSpec::from(changed.specs.get(id.index())?);
-            if !raw.set(edit.field, edit.to.clone()) {
-                return None;
-            }
-            let spec = KvCacheSpec::try_from(raw).ok()?;
-            let known = changed.specs.iter().position(|known| *known == spec);
-            let new = known.unwrap_or_else(|| {
-                changed.specs.push(spec);
-                changed.specs.len() - 1
-            });
-            changed.layers[*layer as usize].0 = u32::try_from(new).ok()?;
+            let new = match new_of.get(id.index()).copied().flatten() {
+                Some(new) => new,
+                None => {
+                    let new = edited(&mut changed, id, edit)?;
+                    *new_of.get_mut(id.index())? = Some(new);
+                    new
+                }
+            };
+            changed.layers[*layer as usize] = new;
         }
     }
     Some(changed)
+}
+
+/// The entry of `id` with the edit made, an equal one where there is one.
+fn edited(model: &mut Model, id: SpecId, edit: &Edit) -> Option<SpecId> {
+    let mut raw = RawSpec::from(model.specs.get(id.index())?);
+    if !raw.set(edit.field, edit.to.clone()) {
+        return None;
+    }
+    let spec = KvCacheSpec::try_from(raw).ok()?;
+    let known = model.specs.iter().position(|known| *known == spec);
+    let new = known.unwrap_or_else(|| {
+        model.specs.push(spec);
+        model.specs.len() - 1
+    });
+    u32::try_from(new).ok().map(SpecId)
 }
 
 /// What makes two edits the same: field, new value, layers.
@@ -141,7 +158,7 @@ pub(super) fn propose(
         Outcome::Refused(_) => 0,
     };
     let nodes: Vec<&Node> = compatibility.nodes().collect();
-    let mut candidates = pairs(rules, &nodes);
+    let mut candidates = pairs(rules, compatibility);
     candidates.extend(everywhere(&nodes));
     // Few fields, then a surprising field, then few layers.
     candidates.sort_by_key(|candidate| {
@@ -184,9 +201,8 @@ pub(super) fn propose(
 
 /// Single fields that set layers apart from others of their kind, the likeliest slip first.
 pub(super) fn twins(rules: &Rules, compatibility: &Compatibility) -> Vec<Edit> {
-    let nodes: Vec<&Node> = compatibility.nodes().collect();
     let mut edits: Vec<Edit> = Vec::new();
-    for candidate in pairs(rules, &nodes) {
+    for candidate in pairs(rules, compatibility) {
         if let [edit] = candidate.edits.as_slice() {
             let rarer = edit.layers.len() < edit.like.len()
                 || (edit.layers.len() == edit.like.len() && edit.layers > edit.like);
@@ -247,20 +263,30 @@ fn rank(changes: &mut Vec<Change>) {
 }
 
 /// For each two specs of one kind: the fields that keep them apart, set in the rarer one.
-fn pairs(rules: &Rules, nodes: &[&Node]) -> Vec<Candidate> {
+fn pairs(rules: &Rules, compatibility: &Compatibility) -> Vec<Candidate> {
+    let graph = &compatibility.graph;
+    let nodes: Vec<&Node> = compatibility.nodes().collect();
+    let nodes = nodes.as_slice();
     let mut found = Vec::new();
-    for (i, a) in nodes.iter().enumerate() {
-        for b in &nodes[i + 1..] {
-            let apart = a.bucket.is_none() || a.bucket != b.bucket;
-            let reconciled = rules.bucket_merge && merges(rules, &a.spec, &b.spec).is_ok();
-            if a.spec.kind() != b.spec.kind() || reconciled {
-                continue;
+    for edge in graph.edge_references() {
+        let (a, b) = (&graph[edge.source()], &graph[edge.target()]);
+        let differences = match edge.weight() {
+            Relation::OtherKind => continue,
+            Relation::Forbidden(fields) => Cow::Borrowed(fields),
+            Relation::Merge => {
+                // Within a bucket a difference can still cost: one layer's padding is every layer's page.
+                let reconciled = rules.bucket_merge && merges(rules, &a.spec, &b.spec).is_ok();
+                if reconciled || a.spec.kind() != b.spec.kind() {
+                    continue;
+                }
+                let differences = obstacles(rules, a, b);
+                if differences.len() > 1 {
+                    continue;
+                }
+                Cow::Owned(differences)
             }
-            let differences = obstacles(rules, &a.spec, &b.spec);
-            // Within a bucket a difference can still cost: one layer's padding is every layer's page.
-            if differences.is_empty() || (!apart && differences.len() > 1) || differences.len() > 6 {
-                continue;
-            }
+        };
+        if !differences.is_empty() && differences.len() <= 6 {
             for (from, to, flip) in [(a, b, false), (b, a, true)] {
                 let edits: Vec<Edit> = differences
                     .iter()
@@ -292,22 +318,25 @@ fn is_complete(nodes: &[&Node], edits: &[Edit]) -> bool {
     nodes
         .iter()
         .filter(|node| node.spec.kind() == kind && node.layers != edit.layers)
-        .all(|node| RawSpec::from(&node.spec).get(edit.field) != edit.from)
+        .all(|node| node.value(edit.field) != edit.from.as_ref())
 }
 
 /// For each field with several values in one kind: one value set wherever another is declared.
 fn everywhere(nodes: &[&Node]) -> Vec<Candidate> {
-    let raws: Vec<RawSpec> = nodes.iter().map(|node| RawSpec::from(&node.spec)).collect();
     let mut found = Vec::new();
     for kind in SpecKind::ALL {
         let of_kind: Vec<usize> = (0..nodes.len()).filter(|i| nodes[*i].spec.kind() == *kind).collect();
         if of_kind.len() < 3 {
             continue;
         }
-        for field in Field::ALL {
+        let mut fields: Vec<Field> =
+            of_kind.iter().flat_map(|i| nodes[*i].declared.iter().map(|(field, _)| *field)).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        for field in &fields {
             let mut values: Vec<(Option<FieldValue>, Vec<u32>)> = Vec::new();
             for i in &of_kind {
-                let value = raws[*i].get(*field);
+                let value = nodes[*i].value(*field).cloned();
                 match values.iter_mut().find(|(known, _)| *known == value) {
                     Some((_, layers)) => layers.extend(&nodes[*i].layers),
                     None => values.push((value, nodes[*i].layers.clone())),

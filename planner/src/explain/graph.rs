@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::engine::Rules;
 use crate::merge::{self, FieldDifference};
 use crate::model::Model;
-use crate::spec::{KvCacheSpec, known_fields};
+use crate::spec::{Field, FieldValue, KvCacheSpec, RawSpec, known_fields};
 
 /// Above this many specs only neighbours of few differences get an edge.
 const EDGES_MAX: usize = 4096;
@@ -14,7 +14,9 @@ const EDGES_MAX: usize = 4096;
 /// One distinct spec, as this engine version sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The spec, without fields that the version does not have.
+    /// What it declares, without fields that the version does not have.
+    pub declared: Vec<(Field, FieldValue)>,
+    /// The same as a spec.
     pub spec: KvCacheSpec,
     /// The layers that declare it.
     pub layers: Vec<u32>,
@@ -42,6 +44,13 @@ pub struct Compatibility {
     pub graph: UnGraph<Node, Relation>,
 }
 
+impl Node {
+    /// What it declares for `field`.
+    pub fn value(&self, field: Field) -> Option<&FieldValue> {
+        self.declared.iter().find(|(known, _)| *known == field).map(|(_, value)| value)
+    }
+}
+
 impl Compatibility {
     /// The nodes in the order of their first layers.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
@@ -62,7 +71,8 @@ pub fn compatibility(model: &Model, rules: &Rules, outcome: &Outcome) -> Compati
                 spec.retain_known(known_fields(spec.kind(), rules.version));
                 let known = graph.node_indices().find(|node| graph[*node].spec == spec);
                 let node = known.unwrap_or_else(|| {
-                    graph.add_node(Node { spec, layers: Vec::new(), draft_layers: 0, bucket: None })
+                    let declared = merge::declared(&spec);
+                    graph.add_node(Node { declared, spec, layers: Vec::new(), draft_layers: 0, bucket: None })
                 });
                 seen[id.index()] = Some(node);
                 node
@@ -115,7 +125,7 @@ fn relation(rules: &Rules, a: &Node, b: &Node) -> Relation {
     if merges(rules, &a.spec, &b.spec).is_ok() && rules.bucket_merge {
         return Relation::Merge;
     }
-    Relation::Forbidden(obstacles(rules, &a.spec, &b.spec))
+    Relation::Forbidden(obstacles(rules, a, b))
 }
 
 /// Whether two declared specs merge as they are.
@@ -125,8 +135,8 @@ pub(super) fn merges(rules: &Rules, a: &KvCacheSpec, b: &KvCacheSpec) -> Result<
 }
 
 /// The differing fields without those that a merge reconciles by itself.
-pub(super) fn obstacles(rules: &Rules, a: &KvCacheSpec, b: &KvCacheSpec) -> Vec<FieldDifference> {
-    let differences = merge::differences(a, b);
+pub(super) fn obstacles(rules: &Rules, a: &Node, b: &Node) -> Vec<FieldDifference> {
+    let differences = merge::declared_differences(&a.declared, &b.declared);
     if !rules.bucket_merge || differences.len() < 2 {
         return differences;
     }
@@ -134,9 +144,9 @@ pub(super) fn obstacles(rules: &Rules, a: &KvCacheSpec, b: &KvCacheSpec) -> Vec<
         .iter()
         .filter(|difference| {
             // Alone, this field would forbid it.
-            let mut raw = crate::spec::RawSpec::from(a);
+            let mut raw = RawSpec::from(&a.spec);
             raw.set(difference.field, difference.right.clone());
-            KvCacheSpec::try_from(raw).map_or(true, |other| merges(rules, a, &other).is_err())
+            KvCacheSpec::try_from(raw).map_or(true, |other| merges(rules, &a.spec, &other).is_err())
         })
         .cloned()
         .collect();

@@ -2,7 +2,7 @@
 
 use super::Numbers;
 use crate::engine::Rules;
-use crate::group::Decision;
+use crate::group::{Decision, group_size};
 use crate::model::Model;
 use crate::plan::{Plan, plan};
 use crate::settings::{EngineSettings, GroupSizeRule};
@@ -21,7 +21,7 @@ pub struct GroupSizeRow {
     pub numbers: Numbers,
 }
 
-/// A row for every size up to the largest bucket; empty where the engine chooses no size.
+/// A row for every size up to the largest bucket that changes the number of groups; empty where the engine chooses no size.
 pub fn group_sizes(
     model: &Model,
     settings: &EngineSettings,
@@ -32,12 +32,16 @@ pub fn group_sizes(
         return Vec::new();
     }
     let largest = chosen.grouping.buckets.iter().map(|bucket| bucket.layers.len() as u64).max().unwrap_or(0);
-    // Beyond the first sizes only those that change the number of groups are worth a row.
+    let counts: Vec<u64> = chosen.grouping.buckets.iter().map(|bucket| bucket.layers.len() as u64).collect();
     let mut rows: Vec<GroupSizeRow> = Vec::new();
-    for size in 1..=largest {
-        if size > SIZES_MAX && size != largest {
+    let mut last_groups = None;
+    for size in (1..=largest).filter(|size| *size <= SIZES_MAX || *size == largest) {
+        // Of the sizes that give as many groups, the smallest pads least.
+        let groups = Some(group_size::groups(&counts, size));
+        if last_groups == groups && size != chosen.grouping.group_size() {
             continue;
         }
+        last_groups = groups;
         let settings =
             EngineSettings { group_size_rule: Some(GroupSizeRule::Fixed(size)), ..settings.clone() };
         let Ok(plan) = plan(model, &settings, rules) else { continue };
