@@ -192,13 +192,18 @@ fn text(path: &Path) -> Result<Text, Failure> {
             .caused_by(format!("it is larger than {} MiB, the most that a scenario can be", BYTES >> 20))
             .hint("recorded cases are read from files that end in `.jsonl`, of any size"));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let before = &error.as_bytes()[..valid];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        failed().caused_by(format!("byte {} (line {line}) is not valid UTF-8", valid + 1))
-    })?;
+    let text = String::from_utf8(bytes).map_err(|error| not_utf8(&name, &error))?;
     Ok(json_cases(&text).map_or(Text::Yaml(text), Text::Json))
+}
+
+fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Failure {
+    let valid = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+    let before = text.get(..valid).unwrap_or_default();
+    let line = 1 + before.matches('\n').count();
+    let column = 1 + before.rsplit('\n').next().map_or(0, |start| start.chars().count());
+    let source = Rc::new(Source { name: name.to_owned(), text });
+    Complaint::at(&Place { source, line, column }, format!("byte {} is not valid UTF-8", valid + 1)).into()
 }
 
 fn first_line_is_recorded(bytes: &[u8]) -> bool {

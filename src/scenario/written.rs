@@ -30,7 +30,7 @@ pub(super) struct Written {
 
 /// Reads one scenario; `name` is its file's, perhaps with an arm.
 pub(super) fn read(name: String, tree: Node) -> Result<Written, Complaint> {
-    let mut entries = Fields::of("scenario", "entry of a scenario", tree)?;
+    let mut entries = Fields::of("scenario", "scenario entry", tree)?;
     let place = entries.place.clone();
     let title = entries.text("title")?.unwrap_or_else(|| name.clone());
     let source = entries.text("source")?;
