@@ -45,7 +45,20 @@ impl Reader<'_> {
         let first = entries.take("first");
         let last = entries.take("last");
         let at = entries.take("at");
+        let letters = entries.take("letters");
+        let letter_specs = entries.take("letter-specs");
         entries.end()?;
+        if let Some(letters) = letters {
+            let others = [&count, &pattern, &spec, &first, &last, &at];
+            if let Some(other) = others.into_iter().flatten().next() {
+                return Err(Complaint::at(&other.place, "`letters` already says every layer"));
+            }
+            let mut layers = self.letters(&letters, letter_specs)?;
+            if let Some(set) = set.filter(|set| set.value != Value::Null) {
+                self.change(&mut layers, &set)?;
+            }
+            return Ok(layers);
+        }
         let mut layers = match (count, pattern, spec) {
             (Some(list), None, None) if matches!(list.value, Value::List(_) | Value::Text(_)) => {
                 let runs = self.runs(&list)?;
@@ -110,6 +123,28 @@ impl Reader<'_> {
             self.change(&mut layers, &set)?;
         }
         Ok(layers)
+    }
+
+    /// A letter a layer, as configs write `MEMEM*`, and what each letter means.
+    fn letters(&self, letters: &Node, specs: Option<Node>) -> Result<Vec<Option<u32>>, Complaint> {
+        let text = fields::text("letters", letters)?;
+        let Some(specs) = specs else {
+            return Err(Complaint::at(&letters.place, "`letters` needs `letter-specs`")
+                .hint("write `letter-specs: {M: mamba, \"*\": full, E: none}`"));
+        };
+        let mut known = Vec::new();
+        for (key, node) in Fields::of("letter-specs", "letter", specs)?.rest() {
+            known.push((key.name, self.find(&fields::text("letter-specs", &node)?, &node.place)?));
+        }
+        text.chars()
+            .map(|letter| {
+                let found = known.iter().find(|(name, _)| name.chars().eq([letter]));
+                found.map(|(_, spec)| *spec).ok_or_else(|| {
+                    let names = known.iter().map(|(name, _)| name.as_str());
+                    Complaint::unknown(&letters.place, "letter", &letter.to_string(), names)
+                })
+            })
+            .collect()
     }
 
     /// Declares the fields of `set` in every one of `layers`.

@@ -155,7 +155,9 @@ fn yaml_failure(whole: &Place, error: &serde_saphyr::Error) -> Failure {
     let said = |cause: &str| Complaint::at(&place, cause);
     let too_large = "a scenario written out is too large";
     match error {
-        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => said("it is nested too deep"),
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            said("it is nested too deep")
+        }
         serde_saphyr::Error::Budget { .. }
         | serde_saphyr::Error::AliasReplayLimitExceeded { .. }
         | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => {
