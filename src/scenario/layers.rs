@@ -3,7 +3,7 @@
 use super::complaint::Complaint;
 use super::fields::{self, Fields};
 use super::quantity;
-use super::spec::{self, WrittenSpec};
+use super::spec::WrittenSpec;
 use super::tree::{Node, Place, Value};
 
 /// Layers of a model at most, the draft's included.
@@ -171,7 +171,7 @@ impl Reader<'_> {
         let Some(mut derived) = self.specs.get(id as usize).cloned() else { return Ok(id) };
         derived.place = set.place.clone();
         for (key, node) in entries.rest() {
-            spec::set(&mut derived.raw, &key, &node)?;
+            derived.set(&key, &node)?;
         }
         self.add(derived)
     }

@@ -106,6 +106,11 @@ fn base(
     arm: Option<&str>,
 ) -> Result<Found, Failure> {
     let tree = tree::parse(source)?;
+    if tree.value == Value::Null {
+        return Err(Complaint::at(&Place { line: 0, ..tree.place }, "it is empty")
+            .hint("start from a shipped scenario; `docs/scenario-format.md` describes the format")
+            .into());
+    }
     Ok(Found::Tree(Base { name: name.to_owned(), tree, folder, arm: arm.map(str::to_owned) }))
 }
 
@@ -284,6 +289,7 @@ fn arms(base: &Base) -> Result<Vec<(String, Node)>, Failure> {
     };
     let entries = match arms.value {
         Value::Map(entries) if !entries.is_empty() => entries,
+        Value::Map(_) => return Err(Complaint::at(&arms.place, "`arms` names no arm").into()),
         _ => {
             return Err(Complaint::wrong_type("arms", "a map of what differs", &arms)
                 .hint("write `arms: {fixed: {draft: {...}}}`")
@@ -308,6 +314,11 @@ fn arms(base: &Base) -> Result<Vec<(String, Node)>, Failure> {
     Ok(all)
 }
 
+/// Whether `name` stands for a shipped arm, and for no file of `folder`.
+fn is_shipped_arm(name: &str, folder: &Path) -> bool {
+    !folder.join(name).exists() && zoo::with_arm(name).next().is_some()
+}
+
 /// The tree laid over what it extends.
 fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node, Failure> {
     let Some((_, parent)) = tree.take("extends") else { return Ok(tree) };
@@ -318,12 +329,18 @@ fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node,
             .hint("look for two files that extend each other")
             .into());
     }
-    let shipped = zoo::source(&name).is_some();
+    let plain = name.split_once('#').map_or(name.as_str(), |(plain, _)| plain);
     let path = match folder {
-        Some(folder) if !shipped => folder.join(&name).to_string_lossy().into_owned(),
+        Some(folder) if zoo::source(plain).is_none() && !is_shipped_arm(plain, folder) => {
+            folder.join(&name).to_string_lossy().into_owned()
+        }
         _ => name,
     };
-    match find(&path)? {
+    let found = find(&path).map_err(|mut failure| {
+        failure.excerpt = failure.excerpt.or_else(|| place.excerpt());
+        failure
+    })?;
+    match found {
         Found::Recorded(_) => Err(Complaint::at(&place, "a recorded case cannot be extended").into()),
         Found::Tree(base) => {
             let mut below = extended(base.tree, base.folder.as_deref(), depth + 1)?;
@@ -333,7 +350,9 @@ fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node,
                 let Some((_, over)) = found else {
                     return Err(Complaint::at(&place, format!("there is no arm `{arm}` to extend")).into());
                 };
-                below = below.overlaid(over);
+                if over.value != Value::Null {
+                    below = below.overlaid(over);
+                }
             }
             Ok(below.overlaid(tree))
         }

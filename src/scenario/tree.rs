@@ -133,11 +133,6 @@ pub(super) fn parse(source: &Rc<Source>) -> Result<Node, Failure> {
         with_snippet: false,
     };
     let whole = Place { source: Rc::clone(source), line: 0, column: 0 };
-    if source.text.trim().is_empty() {
-        return Err(Complaint::at(&whole, "it is empty")
-            .hint("start from a shipped scenario; `docs/scenario-format.md` describes the format")
-            .into());
-    }
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(&source.text, options)
         .map_err(|error| yaml_failure(&whole, &error))?;
     let mut left = NODES;
@@ -150,6 +145,10 @@ pub(super) fn parse(source: &Rc<Source>) -> Result<Node, Failure> {
 
 /// The failure for a text that is no YAML.
 fn yaml_failure(whole: &Place, error: &serde_saphyr::Error) -> Failure {
+    let mut error = error;
+    while let serde_saphyr::Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
     let text = error.to_string();
     let place = error.location().map_or_else(|| whole.clone(), |location| place(whole, location));
     let said = |cause: &str| Complaint::at(&place, cause);
@@ -163,6 +162,8 @@ fn yaml_failure(whole: &Place, error: &serde_saphyr::Error) -> Failure {
         | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => {
             said(&format!("{too_large}: there can be {NODES} values, anchors written out"))
         }
+        serde_saphyr::Error::RecursiveReferencesRequireWeakTypes { .. } => said("an anchor contains itself"),
+        serde_saphyr::Error::NonFiniteFloat { .. } => said("a number must be finite"),
         serde_saphyr::Error::DuplicateMappingKey { key, .. } => match key {
             Some(key) => said(&format!("`{}` is given twice", super::complaint::cut(key, 60))),
             None => said("a key is given twice"),

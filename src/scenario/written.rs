@@ -57,6 +57,10 @@ pub(super) fn read(name: String, tree: Node) -> Result<Written, Complaint> {
             }
         }
     }
+    // Both are gone by now, and named for a person who misspelt them.
+    for laid_over in ["extends", "arms"] {
+        entries.take(laid_over);
+    }
     let model = entries.take("model");
     let draft = entries.take("draft");
     entries.end()?;
