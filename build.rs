@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
+    files.sort_by_key(|file| file.file_stem().map(ToOwned::to_owned));
     let mut table = String::from("&[\n");
     for file in &files {
         let name = file.file_stem().and_then(|stem| stem.to_str()).ok_or("a scenario's name is no text")?;

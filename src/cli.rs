@@ -33,6 +33,7 @@ enum Command {
     Schema(commands::schema::Args),
     /// Whether arm B is better or worse than arm A, from result files of repeated runs.
     Compare(commands::compare::Args),
+    Zoo(commands::zoo::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -98,5 +99,6 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
         Command::Compare(args) => commands::compare::run(args, terminal),
+        Command::Zoo(args) => commands::zoo::run(args, terminal),
     }
 }

@@ -7,3 +7,4 @@ pub(crate) mod explain;
 pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod verify;
+pub(crate) mod zoo;

@@ -5,3 +5,5 @@ mod compare;
 mod diff;
 mod explain;
 mod plan;
+mod scenario;
+mod zoo;

@@ -4,4 +4,5 @@
 
 mod cli;
 mod golden;
+mod logs;
 mod support;

@@ -87,3 +87,10 @@ pub(crate) fn golden_lines(name: &str) -> Vec<String> {
     flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     text.lines().map(str::to_owned).collect()
 }
+
+/// Runs the command in the project's folder, which has to answer, and parses what it prints as JSON.
+pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
+    let run = k3plan(arguments);
+    assert!(matches!(run.code, Some(0 | 1)), "{arguments:?}: {}", run.whole());
+    serde_json::from_str(&run.stdout).unwrap()
+}

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 
 /// Longest line that is read, bytes.
-const LINE_LIMIT: u64 = 256 << 20;
+const LINE_LIMIT: u64 = 8 << 20;
 
 /// Calls `each` with every line that is not empty, and its number from 1.
 ///

@@ -48,7 +48,7 @@ impl From<Complaint> for Failure {
         let Complaint { place, causes, hints } = complaint;
         let mut failure = Self::new(format!("failed to read `{}`", place.source.name));
         failure.causes = causes;
-        failure.excerpt = excerpt(&place);
+        failure.excerpt = place.excerpt();
         failure.hints = hints;
         failure
     }
@@ -77,7 +77,10 @@ pub(super) fn nearest<'a>(name: &str, choices: &[&'a str]) -> Option<&'a str> {
             let plain = choice.replace('-', "_").to_lowercase();
             (strsim::damerau_levenshtein(&name, &plain), plain.len(), *choice)
         })
-        .filter(|(distance, length, _)| *distance <= 1 + length.min(&name.len()) / 4)
+        .filter(|(distance, length, _)| {
+            let length = *length.min(&name.len());
+            *distance <= 1 + length / 4 && *distance < length
+        })
         .min_by_key(|(distance, ..)| *distance)
         .map(|(.., choice)| choice)
 }
@@ -88,18 +91,20 @@ pub(super) fn cut(text: &str, limit: usize) -> String {
     if text.chars().nth(limit).is_some() { format!("{clean}...") } else { clean }
 }
 
-/// The line of a place with a mark under the column: at most 80 characters of it.
-fn excerpt(place: &Place) -> Option<String> {
-    let line = place.source.text.lines().nth(place.line.checked_sub(1)?)?;
-    let column = place.column.max(1);
-    let from = if column > 60 { column - 40 } else { 0 };
-    let piece: String =
-        line.chars().skip(from).take(80).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let mark = " ".repeat((column - 1).saturating_sub(from));
-    let number = place.line.to_string();
-    let margin = " ".repeat(number.len());
-    Some(format!(
-        "{margin}--> {}:{number}:{column}\n{margin} |\n{number} | {piece}\n{margin} | {mark}^",
-        place.source.name
-    ))
+impl Place {
+    /// The line of a place with a mark under the column: at most 80 characters of it.
+    pub(super) fn excerpt(&self) -> Option<String> {
+        let line = self.source.text.lines().nth(self.line.checked_sub(1)?)?;
+        let column = self.column.max(1);
+        let from = if column > 60 { column - 40 } else { 0 };
+        let piece: String =
+            line.chars().skip(from).take(80).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mark = " ".repeat((column - 1).saturating_sub(from));
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        Some(format!(
+            "{margin}--> {}:{number}:{column}\n{margin} |\n{number} | {piece}\n{margin} | {mark}^",
+            self.source.name
+        ))
+    }
 }

@@ -246,7 +246,7 @@ fn version(node: &Node) -> Result<EngineVersion, Complaint> {
     let text = fields::written(node);
     let text = text.trim_matches(['"', '\'']);
     text.parse().map_err(|error: planner::engine::UnknownVersion| {
-        Complaint::at(&node.place, error.to_string()).hint("write a version such as `version: \"0.33\"`")
+        Complaint::at(&node.place, error.to_string()).hint("write a version such as `0.33`")
     })
 }
 

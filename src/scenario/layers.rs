@@ -3,7 +3,7 @@
 use super::complaint::Complaint;
 use super::fields::{self, Fields};
 use super::quantity;
-use super::spec::{self, WrittenSpec};
+use super::spec::WrittenSpec;
 use super::tree::{Node, Place, Value};
 
 /// Layers of a model at most, the draft's included.
@@ -45,7 +45,20 @@ impl Reader<'_> {
         let first = entries.take("first");
         let last = entries.take("last");
         let at = entries.take("at");
+        let letters = entries.take("letters");
+        let letter_specs = entries.take("letter-specs");
         entries.end()?;
+        if let Some(letters) = letters {
+            let others = [&count, &pattern, &spec, &first, &last, &at];
+            if let Some(other) = others.into_iter().flatten().next() {
+                return Err(Complaint::at(&other.place, "`letters` already says every layer"));
+            }
+            let mut layers = self.letters(&letters, letter_specs)?;
+            if let Some(set) = set.filter(|set| set.value != Value::Null) {
+                self.change(&mut layers, &set)?;
+            }
+            return Ok(layers);
+        }
         let mut layers = match (count, pattern, spec) {
             (Some(list), None, None) if matches!(list.value, Value::List(_) | Value::Text(_)) => {
                 let runs = self.runs(&list)?;
@@ -112,6 +125,28 @@ impl Reader<'_> {
         Ok(layers)
     }
 
+    /// A letter a layer, as configs write `MEMEM*`, and what each letter means.
+    fn letters(&self, letters: &Node, specs: Option<Node>) -> Result<Vec<Option<u32>>, Complaint> {
+        let text = fields::text("letters", letters)?;
+        let Some(specs) = specs else {
+            return Err(Complaint::at(&letters.place, "`letters` needs `letter-specs`")
+                .hint("write `letter-specs: {M: mamba, \"*\": full, E: none}`"));
+        };
+        let mut known = Vec::new();
+        for (key, node) in Fields::of("letter-specs", "letter", specs)?.rest() {
+            known.push((key.name, self.find(&fields::text("letter-specs", &node)?, &node.place)?));
+        }
+        text.chars()
+            .map(|letter| {
+                let found = known.iter().find(|(name, _)| name.chars().eq([letter]));
+                found.map(|(_, spec)| *spec).ok_or_else(|| {
+                    let names = known.iter().map(|(name, _)| name.as_str());
+                    Complaint::unknown(&letters.place, "letter", &letter.to_string(), names)
+                })
+            })
+            .collect()
+    }
+
     /// Declares the fields of `set` in every one of `layers`.
     pub(super) fn change(&mut self, layers: &mut [Option<u32>], set: &Node) -> Result<(), Complaint> {
         let mut changed: Vec<(u32, u32)> = Vec::new();
@@ -136,7 +171,7 @@ impl Reader<'_> {
         let Some(mut derived) = self.specs.get(id as usize).cloned() else { return Ok(id) };
         derived.place = set.place.clone();
         for (key, node) in entries.rest() {
-            spec::set(&mut derived.raw, &key, &node)?;
+            derived.set(&key, &node)?;
         }
         self.add(derived)
     }

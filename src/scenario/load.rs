@@ -106,6 +106,11 @@ fn base(
     arm: Option<&str>,
 ) -> Result<Found, Failure> {
     let tree = tree::parse(source)?;
+    if tree.value == Value::Null {
+        return Err(Complaint::at(&Place { line: 0, ..tree.place }, "it is empty")
+            .hint("start from a shipped scenario; `docs/scenario-format.md` describes the format")
+            .into());
+    }
     Ok(Found::Tree(Base { name: name.to_owned(), tree, folder, arm: arm.map(str::to_owned) }))
 }
 
@@ -192,13 +197,18 @@ fn text(path: &Path) -> Result<Text, Failure> {
             .caused_by(format!("it is larger than {} MiB, the most that a scenario can be", BYTES >> 20))
             .hint("recorded cases are read from files that end in `.jsonl`, of any size"));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let before = &error.as_bytes()[..valid];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        failed().caused_by(format!("byte {} (line {line}) is not valid UTF-8", valid + 1))
-    })?;
+    let text = String::from_utf8(bytes).map_err(|error| not_utf8(&name, &error))?;
     Ok(json_cases(&text).map_or(Text::Yaml(text), Text::Json))
+}
+
+fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Failure {
+    let valid = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+    let before = text.get(..valid).unwrap_or_default();
+    let line = 1 + before.matches('\n').count();
+    let column = 1 + before.rsplit('\n').next().map_or(0, |start| start.chars().count());
+    let source = Rc::new(Source { name: name.to_owned(), text });
+    Complaint::at(&Place { source, line, column }, format!("byte {} is not valid UTF-8", valid + 1)).into()
 }
 
 fn first_line_is_recorded(bytes: &[u8]) -> bool {
@@ -279,6 +289,7 @@ fn arms(base: &Base) -> Result<Vec<(String, Node)>, Failure> {
     };
     let entries = match arms.value {
         Value::Map(entries) if !entries.is_empty() => entries,
+        Value::Map(_) => return Err(Complaint::at(&arms.place, "`arms` names no arm").into()),
         _ => {
             return Err(Complaint::wrong_type("arms", "a map of what differs", &arms)
                 .hint("write `arms: {fixed: {draft: {...}}}`")
@@ -303,6 +314,11 @@ fn arms(base: &Base) -> Result<Vec<(String, Node)>, Failure> {
     Ok(all)
 }
 
+/// Whether `name` stands for a shipped arm, and for no file of `folder`.
+fn is_shipped_arm(name: &str, folder: &Path) -> bool {
+    !folder.join(name).exists() && zoo::with_arm(name).next().is_some()
+}
+
 /// The tree laid over what it extends.
 fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node, Failure> {
     let Some((_, parent)) = tree.take("extends") else { return Ok(tree) };
@@ -313,12 +329,18 @@ fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node,
             .hint("look for two files that extend each other")
             .into());
     }
-    let shipped = zoo::source(&name).is_some();
+    let plain = name.split_once('#').map_or(name.as_str(), |(plain, _)| plain);
     let path = match folder {
-        Some(folder) if !shipped => folder.join(&name).to_string_lossy().into_owned(),
+        Some(folder) if zoo::source(plain).is_none() && !is_shipped_arm(plain, folder) => {
+            folder.join(&name).to_string_lossy().into_owned()
+        }
         _ => name,
     };
-    match find(&path)? {
+    let found = find(&path).map_err(|mut failure| {
+        failure.excerpt = failure.excerpt.or_else(|| place.excerpt());
+        failure
+    })?;
+    match found {
         Found::Recorded(_) => Err(Complaint::at(&place, "a recorded case cannot be extended").into()),
         Found::Tree(base) => {
             let mut below = extended(base.tree, base.folder.as_deref(), depth + 1)?;
@@ -328,7 +350,9 @@ fn extended(mut tree: Node, folder: Option<&Path>, depth: usize) -> Result<Node,
                 let Some((_, over)) = found else {
                     return Err(Complaint::at(&place, format!("there is no arm `{arm}` to extend")).into());
                 };
-                below = below.overlaid(over);
+                if over.value != Value::Null {
+                    below = below.overlaid(over);
+                }
             }
             Ok(below.overlaid(tree))
         }

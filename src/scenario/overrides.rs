@@ -112,6 +112,13 @@ impl Override {
                     written.engine = std::mem::take(&mut written.engine).overlaid(node)?;
                     Ok(())
                 }
+                ["draft"] if self.value.value == Value::Null => {
+                    if let Some(from) = written.draft_from.take() {
+                        written.layers.truncate(from);
+                        written.names.truncate(from);
+                    }
+                    Ok(())
+                }
                 ["specs", name, field] => {
                     let names: Vec<String> = written.specs.iter().map(|spec| spec.name.clone()).collect();
                     let Some(spec) = written.specs.iter_mut().find(|spec| spec.name == *name) else {
@@ -120,7 +127,7 @@ impl Override {
                     };
                     spec.place = self.key.clone();
                     let key = Key { name: (*field).to_owned(), place: self.key.clone() };
-                    super::spec::set(&mut spec.raw, &key, &self.value)
+                    spec.set(&key, &self.value)
                 }
                 ["draft", "set", field] => {
                     let Some(from) = written.draft_from.filter(|from| *from < written.layers.len()) else {
@@ -179,6 +186,8 @@ fn target(path: &str, key: &Place) -> Result<Target, Complaint> {
                 return Err(Complaint::unknown(key, "spec field", &parts[1], names));
             }
         }
+        // Without a value, the scenario loses its draft.
+        ("draft", 1) => {}
         (_, 1) => {
             let known = engine::NAMES.iter().chain(engine::SHORT_NAMES);
             if !known.clone().any(|name| tree::same_key(name, &first)) {

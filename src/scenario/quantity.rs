@@ -34,6 +34,9 @@ pub(super) fn count(name: &str, node: &Node) -> Result<u64, Complaint> {
 pub(super) fn natural(name: &str, node: &Node) -> Result<u64, Complaint> {
     let value = match &node.value {
         Value::Int(value) => *value,
+        Value::Float(value) if value.is_finite() && value.fract() == 0.0 && exact(*value).is_none() => {
+            return Err(too_large(name, node));
+        }
         Value::Float(value) => exact(*value).ok_or_else(|| whole(name, node))?,
         _ => return Err(whole(name, node)),
     };
@@ -43,8 +46,13 @@ pub(super) fn natural(name: &str, node: &Node) -> Result<u64, Complaint> {
         Err(_) if value < 0 => {
             Err(Complaint::at(&node.place, format!("`{name}` is {value}, and cannot be negative")))
         }
-        Err(_) => Err(Complaint::at(&node.place, format!("`{name}` is {value}, and can be at most {COUNT}"))),
+        Err(_) => Err(too_large(name, node)),
     }
+}
+
+fn too_large(name: &str, node: &Node) -> Complaint {
+    let written = super::complaint::cut(&super::fields::written(node), 30);
+    Complaint::at(&node.place, format!("`{name}` is {written}, and can be at most {COUNT}"))
 }
 
 fn whole(name: &str, node: &Node) -> Complaint {

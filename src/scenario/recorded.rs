@@ -55,6 +55,7 @@ fn written_specs(file: &Path, raws: impl IntoIterator<Item = (String, RawSpec)>)
             name,
             raw,
             place: Place { source: Rc::clone(&source), line: 0, column: 0 },
+            field_places: Vec::new(),
         })
         .collect()
 }

@@ -16,13 +16,43 @@ pub(super) struct WrittenSpec {
     pub(super) name: String,
     pub(super) raw: RawSpec,
     pub(super) place: Place,
+    /// Where each field is declared, for those that a file writes out.
+    pub(super) field_places: Vec<(Field, Place)>,
 }
 
 impl WrittenSpec {
+    /// Declares one field, or takes it back with a null.
+    pub(super) fn set(&mut self, key: &Key, node: &Node) -> Result<(), Complaint> {
+        if key.name == "kind" {
+            self.raw.kind = kind(node)?;
+            return Ok(());
+        }
+        let field = Field::from_name(&key.name.replace('-', "_")).ok_or_else(|| {
+            let names = Field::ALL.iter().map(|field| field.name()).chain(["kind"]);
+            Complaint::unknown(&key.place, "spec field", &key.name, names)
+        })?;
+        self.field_places.push((field, key.place.clone()));
+        let declared = match node.value {
+            Value::Null => None,
+            _ => Some(value(field, node)?),
+        };
+        if self.raw.set(field, declared) { Ok(()) } else { Err(wrong_value(field, node)) }
+    }
+
     /// The spec that the planner reads.
     pub(super) fn resolve(&self) -> Result<KvCacheSpec, Complaint> {
         KvCacheSpec::try_from(self.raw.clone()).map_err(|error| {
-            let complaint = Complaint::at(&self.place, format!("spec `{}`: {error}", self.name));
+            let at = |field: &Field| {
+                let known = self.field_places.iter().rev().find(|(known, _)| known == field);
+                known.map_or(&self.place, |(_, place)| place)
+            };
+            let place = match &error {
+                SpecError::NotOfKind { field, .. } | SpecError::Zero { field } => at(field),
+                SpecError::Missing { .. } | SpecError::StateLengths { .. } | SpecError::ModelVersion(_) => {
+                    &self.place
+                }
+            };
+            let complaint = Complaint::at(place, format!("spec `{}`: {error}", self.name));
             match &error {
                 SpecError::Missing { field, .. } => complaint.hint(format!("write `{field}: ...` in it")),
                 SpecError::NotOfKind { kind, .. } => {
@@ -53,11 +83,12 @@ pub(super) fn read(name: &Key, node: Node) -> Result<WrittenSpec, Complaint> {
         }
         Some(node) => kind(&node)?,
     };
-    let mut raw = RawSpec::empty(kind);
+    let raw = RawSpec::empty(kind);
+    let mut spec = WrittenSpec { name: name.name.clone(), raw, place, field_places: Vec::new() };
     for (key, node) in entries.rest() {
-        set(&mut raw, &key, &node)?;
+        spec.set(&key, &node)?;
     }
-    Ok(WrittenSpec { name: name.name.clone(), raw, place })
+    Ok(spec)
 }
 
 fn kind_names() -> Vec<&'static str> {
@@ -71,24 +102,6 @@ fn kind(node: &Node) -> Result<SpecKind, Complaint> {
         .copied()
         .find(|kind| kind.name() == name || kind.class_name() == name)
         .ok_or_else(|| Complaint::unknown(&node.place, "kind", &name, kind_names()))
-}
-
-/// Declares one field, or takes it back with a null.
-pub(super) fn set(raw: &mut RawSpec, key: &Key, node: &Node) -> Result<(), Complaint> {
-    if key.name == "kind" {
-        raw.kind = kind(node)?;
-        return Ok(());
-    }
-    let plain = key.name.replace('-', "_");
-    let field = Field::from_name(&plain).ok_or_else(|| {
-        let names = Field::ALL.iter().map(|field| field.name()).chain(["kind"]);
-        Complaint::unknown(&key.place, "spec field", &key.name, names)
-    })?;
-    if node.value == Value::Null {
-        raw.set(field, None);
-        return Ok(());
-    }
-    if raw.set(field, Some(value(field, node)?)) { Ok(()) } else { Err(wrong_value(field, node)) }
 }
 
 /// The value that the field takes if it is of the right type.

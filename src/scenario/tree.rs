@@ -8,12 +8,13 @@ use std::rc::Rc;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
 
 use super::complaint::Complaint;
 use crate::failure::Failure;
 
 /// Values of a file at most; a scenario of a hundred distinct specs has some thousands.
-const NODES: usize = 100_000;
+const NODES: usize = 20_000;
 /// Bytes of a scenario file at most.
 pub(super) const BYTES: u64 = 4 << 20;
 
@@ -144,16 +145,37 @@ pub(super) fn parse(source: &Rc<Source>) -> Result<Node, Failure> {
 
 /// The failure for a text that is no YAML.
 fn yaml_failure(whole: &Place, error: &serde_saphyr::Error) -> Failure {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    // The place follows in the excerpt.
-    let cause = first.split_once(" at line ").map_or(first, |(cause, _)| cause);
-    let mut place = whole.clone();
-    if let Some(location) = error.location() {
-        place.line = usize::try_from(location.line()).unwrap_or(0);
-        place.column = usize::try_from(location.column()).unwrap_or(0);
+    let mut error = error;
+    while let serde_saphyr::Error::AliasError { error: inner, .. } = error {
+        error = inner;
     }
-    Complaint::at(&place, cause.strip_prefix("error: ").unwrap_or(cause)).into()
+    let text = error.to_string();
+    let place = error.location().map_or_else(|| whole.clone(), |location| place(whole, location));
+    let said = |cause: &str| Complaint::at(&place, cause);
+    let too_large = "a scenario written out is too large";
+    match error {
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            said("it is nested too deep")
+        }
+        serde_saphyr::Error::Budget { .. }
+        | serde_saphyr::Error::AliasReplayLimitExceeded { .. }
+        | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => {
+            said(&format!("{too_large}: there can be {NODES} values, anchors written out"))
+        }
+        serde_saphyr::Error::RecursiveReferencesRequireWeakTypes { .. } => said("an anchor contains itself"),
+        serde_saphyr::Error::NonFiniteFloat { .. } => said("a number must be finite"),
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => match key {
+            Some(key) => said(&format!("`{}` is given twice", super::complaint::cut(key, 60))),
+            None => said("a key is given twice"),
+        },
+        _ => {
+            let first = text.lines().next().unwrap_or_default();
+            // The place follows in the excerpt.
+            let cause = first.split_once(" at line ").map_or(first, |(cause, _)| cause);
+            said(cause.strip_prefix("error: ").unwrap_or(cause))
+        }
+    }
+    .into()
 }
 
 fn place(whole: &Place, location: serde_saphyr::Location) -> Place {

@@ -30,7 +30,7 @@ pub(super) struct Written {
 
 /// Reads one scenario; `name` is its file's, perhaps with an arm.
 pub(super) fn read(name: String, tree: Node) -> Result<Written, Complaint> {
-    let mut entries = Fields::of("scenario", "entry of a scenario", tree)?;
+    let mut entries = Fields::of("scenario", "scenario entry", tree)?;
     let place = entries.place.clone();
     let title = entries.text("title")?.unwrap_or_else(|| name.clone());
     let source = entries.text("source")?;
@@ -56,6 +56,10 @@ pub(super) fn read(name: String, tree: Node) -> Result<Written, Complaint> {
                 specs.push(spec::read(&key, node)?);
             }
         }
+    }
+    // Both are gone by now, and named for a person who misspelt them.
+    for laid_over in ["extends", "arms"] {
+        entries.take(laid_over);
     }
     let model = entries.take("model");
     let draft = entries.take("draft");

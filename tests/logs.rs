@@ -1,0 +1,250 @@
+//! Start-up logs that people posted: groups, tokens and concurrency to the last printed digit.
+//!
+//! A log is held where its inputs are complete: the model's sizes are public, and the log prints the memory
+//! or the number of blocks, or they follow from its other integers. Memory is printed to two digits, so some
+//! memory that rounds to it has to give every other printed number.
+//!
+//! Each log is one scenario, under `tests/data/logs/` by the id of `validation/cases.json`; where the file
+//! says "assumed", the value is the only one that gives the printed integers.
+
+use crate::support;
+
+/// Which of the two meanings the tokens of a log have.
+#[derive(Clone, Copy)]
+enum Tokens {
+    /// vLLM up to about 0.20: blocks a group times the smallest block.
+    ByBlocks(u64),
+    /// Since then: concurrency times the longest request.
+    ByConcurrency(u64),
+    NotPrinted,
+}
+use Tokens::{ByBlocks, ByConcurrency, NotPrinted};
+
+struct Log {
+    id: &'static str,
+    /// File under `tests/data/logs/`, and arm.
+    file: &'static str,
+    /// Printed memory, hundredths of a GiB; `None` where the file gives the number of blocks.
+    memory: Option<u64>,
+    /// "Add 8 padding layers, may waste at most 15.38%".
+    padding: Option<&'static str>,
+    tokens: Tokens,
+    concurrency: Option<&'static str>,
+    num_blocks: Option<u64>,
+}
+
+const fn log(id: &'static str, file: &'static str, memory: Option<u64>) -> Log {
+    Log { id, file, memory, padding: None, tokens: NotPrinted, concurrency: None, num_blocks: None }
+}
+
+#[rustfmt::skip]
+const HELD: &[Log] = &[
+    Log { padding: Some("8 padding layers, may waste at most 15.38%"), tokens: ByBlocks(205_696),
+          concurrency: Some("50.05"), num_blocks: Some(89_994), ..log("gemma3-27b-rocm", "gemma3-27b-rocm", Some(109_86)) },
+    Log { tokens: ByBlocks(715_072), ..log("recipes-115", "recipes-115", Some(46_80)) },
+    // The second row of this log does not fit its own longest request, which V0 only warned of.
+    Log { concurrency: Some("1.56"), num_blocks: Some(1952), ..log("vllm-10517", "vllm-10517", Some(3_81)) },
+    Log { concurrency: Some("10.79"), ..log("llama70b-12569", "llama70b-12569", None) },
+    Log { tokens: ByBlocks(2_198_512), concurrency: Some("178.68"), ..log("vllm-19029", "vllm-19029", None) },
+    Log { padding: Some("1 padding layers, may waste at most 4.35%"), tokens: ByConcurrency(5_769_184),
+          concurrency: Some("22.01"), ..log("nemotron-gb10", "nemotron-gb10", Some(34_32)) },
+    Log { padding: Some("3 padding layers, may waste at most 10.00%"), tokens: ByConcurrency(5_747_892),
+          concurrency: Some("21.93"), ..log("qwen-mtp-56757617998", "qwen-mtp-56757617998", Some(66_58)) },
+    Log { padding: Some("6 padding layers, may waste at most 15.38%"), tokens: ByConcurrency(6_969_972),
+          ..log("h100-mimo26", "h100-mimo26", Some(49_18)) },
+    // vllm-28228 is the report that this log belongs to.
+    Log { padding: Some("1 padding layers, may waste at most 5.00%"), tokens: ByBlocks(75_840),
+          concurrency: Some("2.48"), ..log("kimi-linear-log", "kimi-linear-log", Some(2_30)) },
+    Log { tokens: ByBlocks(290_864), concurrency: Some("33.04"), ..log("vllm-40691", "qwen27b#vllm-40691", None) },
+    Log { tokens: ByConcurrency(255_975), concurrency: Some("1.95"),
+          ..log("qwen36-27b-3090-mtp1", "qwen27b#qwen36-27b-3090-mtp1", Some(17_25)) },
+    Log { tokens: ByConcurrency(262_144), concurrency: Some("1.00"), ..log("vllm-47272", "qwen27b#vllm-47272", Some(9_30)) },
+    Log { tokens: ByConcurrency(263_608), concurrency: Some("1.01"), ..log("vllm-47272", "qwen27b#vllm-47272", Some(9_38)) },
+    Log { tokens: ByConcurrency(265_072), concurrency: Some("1.01"), ..log("vllm-47272", "qwen27b#vllm-47272", Some(9_39)) },
+    Log { tokens: ByConcurrency(265_072), concurrency: Some("1.01"), ..log("vllm-47272", "qwen27b#vllm-47272", Some(9_41)) },
+    Log { padding: Some("3 padding layers, may waste at most 6.25%"), tokens: ByConcurrency(202_950),
+          concurrency: Some("1.55"), ..log("coder-32gb-2848", "qwen27b#coder-32gb-2848", Some(5_00)) },
+    Log { tokens: ByConcurrency(605_495), concurrency: Some("2.31"),
+          ..log("club3090-int8-qwen", "qwen27b#club3090-int8-qwen", Some(11_10)) },
+    Log { tokens: ByConcurrency(620_944), concurrency: Some("2.37"), ..log("club3090-295", "qwen27b#club3090-295", None) },
+    Log { tokens: ByBlocks(410_128), concurrency: Some("3.13"), ..log("eagle-h100-8b", "eagle-h100-8b", Some(51_63)) },
+    Log { tokens: ByBlocks(643_232), concurrency: Some("15.70"),
+          ..log("qwen3-parallelism-doc", "one-group#qwen3-parallelism-doc", None) },
+    Log { tokens: ByBlocks(138_064), concurrency: Some("1.05"), ..log("dense-rtx5090", "one-group#dense-rtx5090", None) },
+    Log { tokens: ByBlocks(463_136), concurrency: Some("3.53"), ..log("a-llm-463136", "one-group#a-llm-463136", None) },
+    Log { tokens: ByBlocks(244_576), concurrency: Some("1.87"), ..log("minimax-m2.7", "one-group#minimax-m2.7", None) },
+];
+
+/// Why each other log cannot be held.
+#[rustfmt::skip]
+const NOT_HELD: &[(&str, &str)] = &[
+    ("tpu-1285", "another engine for TPU, and the model is not named"),
+    ("lil-238", "a fork with its own planner; no memory printed"),
+    ("vllm-54458", "GLM-5.3-Flash has cache kinds of its own in vLLM; sizes and memory not printed"),
+    ("kaito-2319", "prints a limit of max-num-seqs, no memory or blocks"),
+    ("kaito-2052", "states a rule (fixed blocks and blocks by length), no figures"),
+    ("vllm-56871", "DeepSeek-V4.1 has cache kinds that no public config describes"),
+    ("lmcache-5042", "Qwen3.8-Flash-Next's cache kinds are not public; the line is LMCache's"),
+    ("lmcache-3261", "DeepSeek-V4 in a connector's log: block sizes alone"),
+    ("club3090-multi4-dflash", "old formula at TP4 without memory: blocks, state blocks and dtype are all open"),
+    ("club3090-multi4-mtp", "k, memory and blocks are not printed; tokens and concurrency are of different formulas"),
+    ("club3090-int8-gemma4", "the sizes of Gemma 4's draft for k = 4 are not public"),
+    ("club3090-1064", "neither the longest request nor k is printed"),
+    ("qwen38-2x3090", "no memory, KV dtype or k: several blocks give the tokens"),
+    ("qwen38-kv-sharing", "a patch that shares caches between layers; the longest request is not printed"),
+    ("kimi-k2-think-dcp8", "no memory, and 8 times recipes-115 is another number of blocks"),
+    ("inferencex-dsv4-kvcap", "DeepSeek-V4; memory not printed"),
+    ("nemotron-nano-2gpu", "222 blocks in 4.02 GiB is a page that no public size of the model gives; a vendor's build"),
+    ("glm53-spark-blocks", "a fork; a rule without the pool"),
+    ("dsv41-b200-vibesim", "a fork, with a kind of compressor ring of its own"),
+    ("h100-dsv4-0731", "DeepSeek-V4 specs of that build are not public"),
+    ("h100-dsv41", "DeepSeek-V4.1 specs of that build are not public"),
+    ("h100-qwen38fn", "Qwen3.8-Flash-Next's cache kinds are not public"),
+    ("h100-glm53", "GLM-5.3-Flash's state sizes are not public"),
+    ("glm52-spark-dcp4", "the indexer's cache under DCP4 and FP8 is not printed"),
+    ("qwen38fn-gb10", "Qwen3.8-Flash-Next's cache kinds are not public"),
+    ("qwen35-nvfp4kv-5090", "no memory and no k: several blocks give the tokens"),
+    ("voxtral-rt", "the decoder's sizes are not public"),
+    ("dsv4-51041", "a range of tokens in a title, no log line"),
+    ("dsv4-51041-fit", "a fork; ratios over thread values"),
+    ("gemma4-31b-eagle3-tp2", "concurrency alone, no memory or tokens"),
+    ("qwen38-27b-2x-fp8", "no memory: state dtype and k are open"),
+    ("dsv4flash-live", "DeepSeek-V4; nothing but tokens and concurrency"),
+    ("dsv4flash-spark-0731", "DeepSeek-V4 with a draft whose sizes are not public"),
+    ("dsv4flash-3spark", "DeepSeek-V4 at TP3, whose sizes are not public"),
+    ("kimi-k3-dcp8", "a fork; no memory printed"),
+    ("nemotron35-dspark", "the draft's sizes are not public"),
+    ("glm52-dcp", "no memory; the cache is replicated by a connector"),
+    ("gb10-pool", "the model is not named"),
+    ("musa-138", "another engine for MUSA"),
+    ("glm53-groups-94", "a fork with a kind of its own (KpoolTail)"),
+    ("glm53-groups-28", "a fork with a kind of its own (KpoolTail)"),
+    ("lil-488", "a fork; GLM-5.3-Flash's sizes are not public"),
+    ("glm53-dflash-pool", "no memory; GLM-5.3-Flash's sizes are not public"),
+    ("lmcache-5042-glm", "the line is LMCache's; GLM-5.3-Flash's sizes are not public"),
+    ("ucm-1371", "group lists of GLM-5.3-Flash with kinds of its own"),
+    ("ascend-15960", "another engine for Ascend"),
+    ("vllm-52047", "a fault of a connector, no figures"),
+    ("lmcache-4278", "the line is LMCache's: bytes a token over all layers, not a plan"),
+    ("vllm-54426", "Qwen3.8-Flash-Next's cache kinds are not public"),
+];
+
+fn path(file: &str) -> String {
+    let (name, arm) = file.split_once('#').unwrap_or((file, ""));
+    let hash = if arm.is_empty() { "" } else { "#" };
+    format!("tests/data/logs/{name}.yaml{hash}{arm}")
+}
+
+fn plan(file: &str, memory_bytes: Option<u64>) -> serde_json::Value {
+    let path = path(file);
+    let memory = memory_bytes.map(|bytes| format!("kv-cache-memory={bytes}"));
+    let mut args = vec!["plan", "--json", &path];
+    if let Some(memory) = &memory {
+        args.extend(["--set", memory]);
+    }
+    support::json(&args)["plans"][0].clone()
+}
+
+/// Every memory that prints as `hundredths` of a GiB and holds another number of blocks.
+fn memories(hundredths: u64, bytes_per_block: u64) -> impl Iterator<Item = u64> {
+    let gib = 1_u64 << 30;
+    // The first byte that rounds to it, and the first that rounds to the next.
+    let (from, to) = ((2 * hundredths - 1) * gib / 200 + 1, (2 * hundredths + 1) * gib / 200);
+    let blocks = from / bytes_per_block + 1..=to / bytes_per_block;
+    std::iter::once(from)
+        .chain(blocks.map(move |blocks| blocks * bytes_per_block))
+        .filter(move |bytes| *bytes < to)
+}
+
+impl Log {
+    /// Whether a plan gives every number that the log prints.
+    fn is_given_by(&self, plan: &serde_json::Value) -> bool {
+        let pool = &plan["pool"];
+        let padding = self.padding.is_none_or(|text| {
+            let lines = plan["log_lines"].as_array().unwrap();
+            lines.iter().any(|line| line.as_str().unwrap().contains(text))
+        });
+        let tokens = match self.tokens {
+            ByBlocks(tokens) => pool["kv_cache_size_tokens_by_blocks"] == tokens,
+            ByConcurrency(tokens) => pool["kv_cache_size_tokens"] == tokens,
+            NotPrinted => true,
+        };
+        let concurrency = self.concurrency.is_none_or(|text| {
+            pool["max_concurrency"].as_f64().is_some_and(|value| format!("{value:.2}") == text)
+        });
+        let blocks = self.num_blocks.is_none_or(|blocks| pool["num_blocks"] == blocks);
+        padding && tokens && concurrency && blocks
+    }
+}
+
+#[test]
+fn start_up_logs_come_out_to_the_last_digit() {
+    for log in HELD {
+        let Some(hundredths) = log.memory else {
+            let plan = plan(log.file, None);
+            assert!(log.is_given_by(&plan), "{}: {:?} {:?}", log.id, plan["pool"], plan["log_lines"]);
+            continue;
+        };
+        let printed = plan(log.file, Some(hundredths * (1 << 30) / 100));
+        let bytes_per_block = printed["bytes_per_block"].as_u64().unwrap();
+        let given = log.is_given_by(&printed)
+            || memories(hundredths, bytes_per_block)
+                .any(|bytes| log.is_given_by(&plan(log.file, Some(bytes))));
+        assert!(given, "{}: {:?} {:?}", log.id, printed["pool"], printed["log_lines"]);
+    }
+}
+
+#[test]
+fn gemma_3_27b_at_109_86_gib() {
+    let plan = support::json(&["plan", "--json", "gemma-3-27b", "--engine", "0.24"])["plans"][0].clone();
+    assert_eq!(plan["padding_layers"], 8);
+    assert_eq!(plan["pool"]["kv_cache_size_tokens_by_blocks"], 205_696);
+    assert_eq!(format!("{:.2}", plan["pool"]["max_concurrency"].as_f64().unwrap()), "50.05");
+}
+
+#[test]
+fn groups_and_block_sizes_that_logs_print() {
+    let groups = plan("vllm-54483", None)["groups"].as_array().unwrap().len();
+    assert_eq!(groups, 7);
+    let block_sizes = |file: &str| -> Vec<u64> {
+        let plan = plan(file, None);
+        plan["groups"].as_array().unwrap().iter().map(|g| g["block_size"].as_u64().unwrap()).collect()
+    };
+    let mut mimo = block_sizes("mimo26-rl-rocm");
+    // The log prints the full layers' group first, where the model's first layer is.
+    mimo.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(mimo, [32, 16, 16, 16, 16, 16]);
+    let mut kvcached = block_sizes("kvcached-396");
+    kvcached.dedup();
+    kvcached.sort_unstable();
+    assert_eq!(kvcached, [16, 64]);
+    assert_eq!(block_sizes("qwen27b#coder-32gb-2848"), [2848; 4]);
+}
+
+/// Logs of an engine that refuses to start.
+#[test]
+fn refusals_that_logs_print() {
+    // 9.28 GiB: 9.29 GiB are needed for 262,144 tokens, and 260,800 would fit.
+    let refused = plan("qwen27b#vllm-47272", Some(928 * (1 << 30) / 100));
+    let needed = refused["error"]["needed_bytes"].as_u64().unwrap();
+    assert_eq!((needed * 100 + (1 << 29)) >> 30, 929);
+    assert_eq!(refused["error"]["estimated_max_model_len"], 260_800);
+    // gptoss-27508: 1.71 GiB do not hold the model's own length.
+    let refused = plan("gptoss-27508", Some(171 * (1 << 30) / 100));
+    assert_eq!(refused["error"]["stage"], "capacity");
+}
+
+/// Which logs there are is known: none is forgotten or counted twice.
+#[test]
+fn each_log_is_held_or_has_a_reason() {
+    let elsewhere = ["vllm-28228", "vllm-54483", "mimo26-rl-rocm", "kvcached-396", "gptoss-27508"];
+    let mut ids: Vec<&str> = HELD.iter().map(|log| log.id).collect();
+    ids.dedup();
+    ids.extend(elsewhere);
+    ids.extend(NOT_HELD.iter().map(|(id, _)| *id));
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert_eq!(count, 74);
+}
