@@ -2,5 +2,9 @@
 
 pub mod compare;
 pub mod device;
+pub mod kernel;
+pub mod launch_limits;
 pub mod load;
+pub mod measure;
+pub mod replay;
 pub mod server;

@@ -23,7 +23,7 @@ pub fn to_e4m3(number: f32) -> u8 {
     if number.is_nan() {
         return sign | 0x7f;
     }
-    let size = f64::from(number.abs());
+    let size = f64::from(number.abs()).min(448.0);
     let mut best = 0_u8;
     for code in 1..=0x7e_u8 {
         let nearer = (from_e4m3(code) - size).abs() - (from_e4m3(best) - size).abs();

@@ -1,0 +1,1 @@
+//! The kernels compile for GPUs without one.
