@@ -30,6 +30,8 @@ enum Command {
     Diff(commands::diff::Args),
     Check(commands::check::Args),
     Verify(commands::verify::Args),
+    Devices(commands::devices::Args),
+    Bench(commands::bench::Args),
     Schema(commands::schema::Args),
     /// Whether arm B is better or worse than arm A, from result files of repeated runs.
     Compare(commands::compare::Args),
@@ -97,6 +99,8 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Diff(args) => commands::diff::run(args, terminal),
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
+        Command::Devices(args) => commands::devices::run(args, terminal),
+        Command::Bench(args) => commands::bench::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
         Command::Compare(args) => commands::compare::run(args, terminal),
         Command::Zoo(args) => commands::zoo::run(args, terminal),

@@ -1,7 +1,10 @@
 //! One file a subcommand.
 
+pub(crate) mod bench;
+pub(crate) mod bench_device;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod plan;
