@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 .caused_by(error)
                 .hint("`k3plan explain` says what would make it plannable")
         })?;
-        let plan = ReplayPlan::new(&scenario.name, &plan).map_err(|error| failed(&scenario.name, error))?;
+        let plan = ReplayPlan::new(&scenario.name, &plan).map_err(|error| failed(&scenario.name, &error))?;
         let drafts = scenario.num_speculative_tokens.and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
         plans.push((plan, Batch::decodes(args.requests, args.context, drafts)));
     }
@@ -110,15 +110,15 @@ fn measure(
             writeln!(terminal.err, "measuring {}", plan.name)?;
         }
         // A calibration an arm, beside it in time: other users of the machine slow both.
-        let calibration = calibrate(device, stream_bytes, repeats).map_err(|error| failed(&plan.name, error))?;
+        let calibration = calibrate(device, stream_bytes, repeats).map_err(|error| failed(&plan.name, &error))?;
         let arm = run_arm(device, plan, batch, budget, &calibration, repeats)
-            .map_err(|error| failed(&plan.name, error))?;
+            .map_err(|error| failed(&plan.name, &error))?;
         results.push(Measured { batch: batch.clone(), calibration, arm });
     }
     Ok(results)
 }
 
-fn failed(name: &str, error: ReplayError) -> Failure {
+fn failed(name: &str, error: &ReplayError) -> Failure {
     let failure = Failure::new(format!("failed to replay `{name}`"));
     let budget = matches!(error, ReplayError::Budget { .. });
     let failure = failure.caused_by(format!("failed to {error}"));
