@@ -99,7 +99,15 @@ impl Compiler {
     /// # Errors
     /// [`DeviceError::NoLibrary`] or [`DeviceError::NoSymbol`].
     pub fn load(vendor: Vendor) -> Result<Self, DeviceError> {
-        let (library, path) = load(&vendor.compiler_names())?;
+        Self::load_any(vendor, &vendor.compiler_names())
+    }
+
+    /// Loads the first of several libraries as the vendor's compiler.
+    ///
+    /// # Errors
+    /// As [`Compiler::load`].
+    pub fn load_any(vendor: Vendor, names: &[String]) -> Result<Self, DeviceError> {
+        let (library, path) = load(names)?;
         let name = |short: &str| match (vendor, short) {
             (Vendor::Cuda, _) => format!("nvrtc{short}"),
             (Vendor::Hip, "GetCUBINSize") => "hiprtcGetCodeSize".to_owned(),

@@ -45,7 +45,7 @@ macro_rules! conformance {
     };
 }
 
-pub fn memory_order_and_graphs(device: &dyn Device) {
+pub(crate) fn memory_order_and_graphs(device: &dyn Device) {
     let memory = device.allocate(1000).unwrap();
     assert_eq!(down::<u8>(device, &memory), vec![0; 1000], "memory starts as zeros");
     device.upload(&memory, 10, &[1, 2, 3]).unwrap();
@@ -97,7 +97,7 @@ fn run(device: &dyn Device, launch: Launch) {
     device.launch(&limited(device, launch)).unwrap();
 }
 
-pub fn one_plan(device: &dyn Device, seed: u64, small: bool) {
+pub(crate) fn one_plan(device: &dyn Device, seed: u64, small: bool) {
     let mut random = Random::new(seed);
     let plan = Plan::new(&mut random, small);
     block_tables(device, &mut random, &plan);

@@ -3,14 +3,14 @@
 use executor::device::{Device, Memory};
 
 /// SplitMix64.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,40 +19,40 @@ impl Random {
     }
 
     /// From `low` to `high`, both included.
-    pub fn range(&mut self, low: usize, high: usize) -> usize {
+    pub(crate) fn range(&mut self, low: usize, high: usize) -> usize {
         low + usize::try_from(self.next() % u64::try_from(high - low + 1).unwrap()).unwrap()
     }
 
-    pub fn int(&mut self, low: i32, high: i32) -> i32 {
+    pub(crate) fn int(&mut self, low: i32, high: i32) -> i32 {
         let width = u64::try_from(i64::from(high) - i64::from(low) + 1).unwrap();
         i32::try_from(i64::from(low) + i64::try_from(self.next() % width).unwrap()).unwrap()
     }
 
-    pub fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.range(0, values.len() - 1)]
     }
 
-    pub fn chance(&mut self, one_in: u64) -> bool {
+    pub(crate) fn chance(&mut self, one_in: u64) -> bool {
         self.next() % one_in == 0
     }
 }
 
 /// Groups with their tables, and where requests stand.
-pub struct Plan {
-    pub block_sizes: Vec<i32>,
-    pub strides: Vec<i64>,
-    pub table_offsets: Vec<i64>,
-    pub enabled: Vec<i32>,
-    pub dcp_sharded: Vec<i32>,
-    pub max_num_reqs: usize,
-    pub tables_len: usize,
-    pub num_computed: Vec<i32>,
-    pub query_lens: Vec<i32>,
-    pub padded: usize,
+pub(crate) struct Plan {
+    pub(crate) block_sizes: Vec<i32>,
+    pub(crate) strides: Vec<i64>,
+    pub(crate) table_offsets: Vec<i64>,
+    pub(crate) enabled: Vec<i32>,
+    pub(crate) dcp_sharded: Vec<i32>,
+    pub(crate) max_num_reqs: usize,
+    pub(crate) tables_len: usize,
+    pub(crate) num_computed: Vec<i32>,
+    pub(crate) query_lens: Vec<i32>,
+    pub(crate) padded: usize,
 }
 
 impl Plan {
-    pub fn new(random: &mut Random, small: bool) -> Self {
+    pub(crate) fn new(random: &mut Random, small: bool) -> Self {
         let groups = random.range(1, if small { 3 } else { 20 });
         let max_num_reqs = random.range(1, if small { 4 } else { 40 });
         let mut plan = Self {
@@ -93,7 +93,7 @@ impl Plan {
 }
 
 /// Plain numbers as bytes, and back.
-pub trait Plain: Copy + Default {
+pub(crate) trait Plain: Copy + Default {
     const SIZE: usize;
     fn put(self, to: &mut Vec<u8>);
     fn get(from: &[u8]) -> Self;
@@ -115,7 +115,7 @@ macro_rules! plain {
 
 plain!(u8, u16, u32, i32, i64, f32);
 
-pub fn up<T: Plain>(device: &dyn Device, values: &[T]) -> Memory {
+pub(crate) fn up<T: Plain>(device: &dyn Device, values: &[T]) -> Memory {
     let mut bytes = Vec::new();
     values.iter().for_each(|value| value.put(&mut bytes));
     let memory = device.allocate(bytes.len()).unwrap();
@@ -123,7 +123,7 @@ pub fn up<T: Plain>(device: &dyn Device, values: &[T]) -> Memory {
     memory
 }
 
-pub fn down<T: Plain>(device: &dyn Device, memory: &Memory) -> Vec<T> {
+pub(crate) fn down<T: Plain>(device: &dyn Device, memory: &Memory) -> Vec<T> {
     let mut bytes = vec![0; memory.bytes()];
     device.download(memory, 0, &mut bytes).unwrap();
     bytes.chunks_exact(T::SIZE).map(T::get).collect()
