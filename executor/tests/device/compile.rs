@@ -8,26 +8,26 @@ use std::process::Command;
 use executor::device::{Compiler, Vendor};
 use kernels::Kernel;
 
-/// The most registers of each kernel, by NVRTC 12.9: a block of the kernel's threads must fit an SM several
-/// times. More is a regression to look at, not to wave through.
-const REGISTERS: [(Kernel, u32); 17] = [
-    (Kernel::Noop, 8),
-    (Kernel::StreamRead, 40),
-    (Kernel::BlockTableAppend, 32),
-    (Kernel::BlockTableGather, 32),
-    (Kernel::SlotMapping, 64),
-    (Kernel::SequenceStarts, 32),
-    (Kernel::Positions, 40),
-    (Kernel::DecodePrefillSplit, 40),
-    (Kernel::ChunkIndices, 32),
-    (Kernel::KdaStateIndices, 32),
-    (Kernel::KvCacheWrite, 40),
-    (Kernel::MlaCacheWrite, 32),
-    (Kernel::GqaReadBf16, 72),
-    (Kernel::GqaReadFp8, 104),
-    (Kernel::MlaReadBf16, 64),
-    (Kernel::MlaReadFp8, 72),
-    (Kernel::ReadCombine, 40),
+/// The most registers of each kernel for sm_90 and sm_100: what NVRTC 12.9 takes, rounded up to the multiple of
+/// 8 that a thread is given. More is a regression to look at, not to wave through.
+const REGISTERS: [(Kernel, [u32; 2]); 17] = [
+    (Kernel::Noop, [8, 8]),
+    (Kernel::StreamRead, [32, 32]),
+    (Kernel::BlockTableAppend, [32, 40]),
+    (Kernel::BlockTableGather, [24, 32]),
+    (Kernel::SlotMapping, [56, 48]),
+    (Kernel::SequenceStarts, [24, 24]),
+    (Kernel::Positions, [32, 32]),
+    (Kernel::DecodePrefillSplit, [32, 40]),
+    (Kernel::ChunkIndices, [32, 24]),
+    (Kernel::KdaStateIndices, [24, 24]),
+    (Kernel::KvCacheWrite, [32, 32]),
+    (Kernel::MlaCacheWrite, [24, 32]),
+    (Kernel::GqaReadBf16, [64, 72]),
+    (Kernel::GqaReadFp8, [88, 88]),
+    (Kernel::MlaReadBf16, [56, 56]),
+    (Kernel::MlaReadFp8, [64, 64]),
+    (Kernel::ReadCombine, [32, 32]),
 ];
 
 fn missing(what: &str) {
@@ -62,10 +62,11 @@ fn figures(log: &str, symbol: &str) -> (u32, u32) {
 #[test]
 fn nvrtc_compiles_without_spills() {
     let Some(compiler) = nvrtc() else { return };
-    for target in ["sm_90", "sm_100"] {
+    for (column, target) in ["sm_90", "sm_100"].into_iter().enumerate() {
         let code = compiler.compile(target).unwrap();
         assert_eq!(&code.bytes[..4], b"\x7fELF");
         for (kernel, most) in REGISTERS {
+            let most = most[column];
             let (registers, spills) = figures(&code.log, kernel.symbol());
             assert!(registers <= most, "{kernel:?} for {target}: {registers} registers, {most} at most");
             assert_eq!(spills, 0, "{kernel:?} for {target} spills");
