@@ -413,7 +413,7 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
     let pieces = u32::try_from(kv_heads * head / 16).unwrap();
     let threads = match device.info().limits.threads {
         1 => 1,
-        _ if small => 6,
+        _ if small => 12,
         _ => 256,
     };
     let mut shape = read_shape(device.info().units, 1, 700, pieces, threads);
