@@ -75,8 +75,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         max_num_reqs: reqs,
     };
     let counts = device.allocate(4 * groups * reqs)?;
-    let new_ids: Vec<Vec<Vec<i32>>> =
-        (0..groups).map(|g| (0..reqs).map(|r| (0..ids_each).map(|i| int(g + r + i)).collect()).collect()).collect();
+    let new_ids: Vec<Vec<Vec<i32>>> = (0..groups)
+        .map(|g| (0..reqs).map(|r| (0..ids_each).map(|i| int(g + r + i)).collect()).collect())
+        .collect();
     let mut staged = Staged::default();
     staged.fill(&new_ids);
     let writes = Writes {

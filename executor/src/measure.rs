@@ -40,9 +40,18 @@ pub fn median(mut times: Vec<f64>) -> Median {
     times.sort_by(f64::total_cmp);
     let runs = times.len();
     let at = |i: usize| times.get(i).copied().unwrap_or(f64::NAN);
-    let middle = if runs % 2 == 1 { at(runs / 2) } else { f64::midpoint(at((runs / 2).saturating_sub(1)), at(runs / 2)) };
+    let middle = if runs % 2 == 1 {
+        at(runs / 2)
+    } else {
+        f64::midpoint(at((runs / 2).saturating_sub(1)), at(runs / 2))
+    };
     let low = first_rank(runs);
-    Median { median_ns: middle, low_ns: at(low), high_ns: at(runs.saturating_sub(1).saturating_sub(low)), runs }
+    Median {
+        median_ns: middle,
+        low_ns: at(low),
+        high_ns: at(runs.saturating_sub(1).saturating_sub(low)),
+        runs,
+    }
 }
 
 /// The 0-based rank below which the median lies in at most 2.5% of cases.

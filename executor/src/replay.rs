@@ -30,7 +30,9 @@ pub enum ReplayError {
     #[error("replay a plan without groups")]
     NoGroups,
     /// Two blocks of the plan do not fit the memory.
-    #[error("lay out a pool: two blocks of {tensors} tensors of {page_bytes} bytes need more than {budget_bytes} bytes")]
+    #[error(
+        "lay out a pool: two blocks of {tensors} tensors of {page_bytes} bytes need more than {budget_bytes} bytes"
+    )]
     Budget {
         /// KV cache tensors.
         tensors: usize,

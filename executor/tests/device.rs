@@ -1,5 +1,11 @@
 //! Devices: the kernels against their references, and drivers that fail.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "helpers of tests: an error is a failure, and a missing device is said"
+)]
+
 #[macro_use]
 #[path = "device/conformance.rs"]
 mod conformance;

@@ -22,7 +22,7 @@ struct K3Place {
 };
 #define K3_INLINE static inline __attribute__((always_inline))
 #define K3_UNROLL _Pragma("GCC unroll 16")
-#define K3_KERNEL(name, Args) static __attribute__((noinline)) void name([[maybe_unused]] const K3Place& at, [[maybe_unused]] const Args& a)
+#define K3_KERNEL(name, Args) K3_INLINE void name([[maybe_unused]] const K3Place& at, [[maybe_unused]] const Args& a)
 #define K3_BLOCK_X ((i64)at.x)
 #define K3_BLOCK_Y ((i64)at.y)
 #define K3_BLOCK_Z ((i64)at.z)

@@ -18,6 +18,15 @@ struct K3SlotMapping {
   i64 cp_size, cp_rank, cp_interleave;
 };
 
+// The exponent of a power of two.
+K3_INLINE int k3_log2(i64 power) {
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+  return __ffsll(power) - 1;
+#else
+  return __builtin_ctzll((u64)power);
+#endif
+}
+
 // Grid: x = num_reqs + 1 (the last pads), y = num_groups.
 K3_KERNEL(k3_slot_mapping, K3SlotMapping) {
   const i64 batch = K3_BLOCK_X, group = K3_BLOCK_Y;
@@ -39,7 +48,7 @@ K3_KERNEL(k3_slot_mapping, K3SlotMapping) {
   }
   const i32* blocks = a.tables + table + row * stride;
   const bool sharded = a.cp_size > 1 && a.dcp_sharded[group];
-  i64 base = 0, slot = -1;   // of the block that the last position was in
+  i64 base = 0, slot = -1;  // of the block that the last position was in
   i64 room = 0;
   for (i64 t = start + K3_THREAD; t < end; t += K3_THREADS) {
     i64 position = a.positions[t];
@@ -56,7 +65,8 @@ K3_KERNEL(k3_slot_mapping, K3SlotMapping) {
       continue;
     }
     if ((u64)(position - base) >= (u64)room) {
-      const i64 block = (u64)(position | size) >> 32 ? position / size : (i64)((u32)position / (u32)size);
+      const i64 block = size & (size - 1) ? ((u64)(position | size) >> 32 ? position / size : (i64)((u32)position / (u32)size))
+                                          : position >> k3_log2(size);
       base = block * size;
       room = size;
       slot = block < stride ? (i64)blocks[block] * size : -1;

@@ -105,7 +105,6 @@ pub unsafe fn run(level: Level, kernel: Kernel, args: &[u64], gx: u32, gy: u32, 
 /// As [`run`]; `threads` is from 1 to 1024.
 pub unsafe fn emulate(kernel: Kernel, args: &[u64], grid: [u32; 3], threads: u32) {
     // SAFETY: as the caller promises.
-    let code =
-        unsafe { k3_emulate_run(kernel.number(), args.as_ptr(), grid[0], grid[1], grid[2], threads) };
+    let code = unsafe { k3_emulate_run(kernel.number(), args.as_ptr(), grid[0], grid[1], grid[2], threads) };
     debug_assert_eq!(code, 0, "a kernel that csrc/table.h does not list");
 }

@@ -26,9 +26,9 @@ pub fn gpu() -> String {
 
 /// What names the code that [`gpu`] compiles to: changes with every change of the text (FNV-1a, 64 bits).
 pub fn fingerprint() -> u64 {
-    gpu().bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    gpu()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -110,7 +110,8 @@ fn measure(
             writeln!(terminal.err, "measuring {}", plan.name)?;
         }
         // A calibration an arm, beside it in time: other users of the machine slow both.
-        let calibration = calibrate(device, stream_bytes, repeats).map_err(|error| failed(&plan.name, &error))?;
+        let calibration =
+            calibrate(device, stream_bytes, repeats).map_err(|error| failed(&plan.name, &error))?;
         let arm = run_arm(device, plan, batch, budget, &calibration, repeats)
             .map_err(|error| failed(&plan.name, &error))?;
         results.push(Measured { batch: batch.clone(), calibration, arm });

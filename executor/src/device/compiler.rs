@@ -27,7 +27,9 @@ impl Vendor {
     pub fn driver_names(self) -> Vec<String> {
         let names: &[&str] = match self {
             Self::Cuda => &["libcuda.so.1", "libcuda.so"],
-            Self::Hip => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"],
+            Self::Hip => {
+                &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"]
+            }
         };
         names.iter().map(|name| (*name).to_owned()).collect()
     }
@@ -37,11 +39,13 @@ impl Vendor {
     pub fn compiler_names(self) -> Vec<String> {
         let (variable, names): (_, &[&str]) = match self {
             Self::Cuda => {
-                let names = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"];
+                let names =
+                    &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"];
                 ("K3PLAN_NVRTC", names)
             }
             Self::Hip => {
-                let names = &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "/opt/rocm/lib/libhiprtc.so"];
+                let names =
+                    &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "/opt/rocm/lib/libhiprtc.so"];
                 ("K3PLAN_HIPRTC", names)
             }
         };
@@ -146,7 +150,11 @@ impl Compiler {
     pub fn compile(&self, target: &str) -> Result<Code, DeviceError> {
         let options = match self.vendor {
             Vendor::Cuda => {
-                vec![format!("--gpu-architecture={target}"), "--std=c++17".into(), "--ptxas-options=-v".into()]
+                vec![
+                    format!("--gpu-architecture={target}"),
+                    "--std=c++17".into(),
+                    "--ptxas-options=-v".into(),
+                ]
             }
             Vendor::Hip => vec![format!("--offload-arch={target}"), "-std=c++20".into(), "-O3".into()],
         };
@@ -156,7 +164,8 @@ impl Compiler {
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program: Program = std::ptr::null_mut();
         // SAFETY: the strings and the place for the program live during the call.
-        let code = unsafe { (self.create)(&raw mut program, source.as_ptr(), file.as_ptr(), 0, null(), null()) };
+        let code =
+            unsafe { (self.create)(&raw mut program, source.as_ptr(), file.as_ptr(), 0, null(), null()) };
         self.check(code, target, "")?;
         let count = c_int::try_from(pointers.len()).unwrap_or(0);
         // SAFETY: a program that was just made, and `count` strings.

@@ -30,7 +30,9 @@ pub fn read(info: &DeviceInfo) -> Conditions {
         Backend::Cpu | Backend::Dummy => Conditions {
             clock_mhz: mean(&field("/proc/cpuinfo", "cpu MHz")),
             temperature_c: number("/sys/class/thermal/thermal_zone0/temp").map(|t| t / 1000.0),
-            other_use: fs::read_to_string("/proc/loadavg").ok().and_then(|l| l.split(' ').next()?.parse().ok()),
+            other_use: fs::read_to_string("/proc/loadavg")
+                .ok()
+                .and_then(|l| l.split(' ').next()?.parse().ok()),
             other_processes: None,
         },
     }
@@ -58,7 +60,8 @@ fn nvidia() -> Conditions {
 
 fn amd() -> Conditions {
     let card = "/sys/class/drm/card0/device";
-    let sensor = fs::read_dir(format!("{card}/hwmon")).ok().and_then(|mut d| d.next()?.ok()).map(|d| d.path());
+    let sensor =
+        fs::read_dir(format!("{card}/hwmon")).ok().and_then(|mut d| d.next()?.ok()).map(|d| d.path());
     let sensed = |file: &str| number(sensor.as_ref()?.join(file).to_str()?);
     Conditions {
         clock_mhz: sensed("freq1_input").map(|hz| hz / 1e6),
@@ -89,7 +92,10 @@ fn mean(values: &[String]) -> Option<f64> {
 
 /// The processor's name for itself.
 pub(super) fn processor_name() -> String {
-    field("/proc/cpuinfo", "model name").into_iter().next().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    field("/proc/cpuinfo", "model name")
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
 /// Bytes of memory.

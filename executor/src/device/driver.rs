@@ -110,7 +110,8 @@ functions! {
 pub(super) unsafe fn symbol<F: Copy>(library: &Library, path: &str, name: &str) -> Result<F, DeviceError> {
     // SAFETY: as the caller promises.
     let found = unsafe { library.get::<F>(name) };
-    let found = found.map_err(|_unnamed| DeviceError::NoSymbol { symbol: name.to_owned(), library: path.to_owned() })?;
+    let found = found
+        .map_err(|_unnamed| DeviceError::NoSymbol { symbol: name.to_owned(), library: path.to_owned() })?;
     Ok(*found)
 }
 

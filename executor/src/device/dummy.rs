@@ -93,7 +93,9 @@ impl Device for DummyDevice {
     }
 
     fn replay(&self, graph: &Graph) -> Result<(), DeviceError> {
-        let Recorded::Launches(launches) = &graph.0 else { return Err(DeviceError::Foreign { what: "a graph" }) };
+        let Recorded::Launches(launches) = &graph.0 else {
+            return Err(DeviceError::Foreign { what: "a graph" });
+        };
         launches.iter().try_for_each(|launch| self.launch(launch))
     }
 }

@@ -221,7 +221,8 @@ impl Device for GpuDevice {
     fn allocate(&self, bytes: usize) -> Result<Memory, DeviceError> {
         let driver = self.driver()?;
         let mut address = 0;
-        call!(driver, mem_alloc(&raw mut address, bytes.max(1))).map_err(|error| self.explain(error, bytes))?;
+        call!(driver, mem_alloc(&raw mut address, bytes.max(1)))
+            .map_err(|error| self.explain(error, bytes))?;
         let memory = Memory::new(self.owner(), address, bytes);
         call!(driver, fill(address, 0, bytes.max(1), self.context.stream))?;
         call!(driver, stream_synchronize(self.context.stream))?;
@@ -231,7 +232,8 @@ impl Device for GpuDevice {
     fn pin(&self, bytes: usize) -> Result<Pinned, DeviceError> {
         let driver = self.driver()?;
         let mut address = 0;
-        call!(driver, host_alloc(&raw mut address, bytes.max(1), 0)).map_err(|error| self.explain(error, bytes))?;
+        call!(driver, host_alloc(&raw mut address, bytes.max(1), 0))
+            .map_err(|error| self.explain(error, bytes))?;
         let mut pinned = Pinned::new(self.owner(), address, bytes);
         pinned.write(&vec![0; bytes])?;
         Ok(pinned)
@@ -241,7 +243,10 @@ impl Device for GpuDevice {
         let address = memory.of(&self.context)?.check(offset, from.len())?;
         let driver = self.driver()?;
         // `from` lives until the copy has ended.
-        call!(driver, copy_to_device(address, from.as_ptr().cast::<c_void>(), from.len(), self.context.stream))?;
+        call!(
+            driver,
+            copy_to_device(address, from.as_ptr().cast::<c_void>(), from.len(), self.context.stream)
+        )?;
         call!(driver, stream_synchronize(self.context.stream))
     }
 
@@ -249,7 +254,10 @@ impl Device for GpuDevice {
         let address = memory.of(&self.context)?.check(offset, to.len())?;
         let driver = self.driver()?;
         // `to` lives until the copy has ended.
-        call!(driver, copy_to_host(to.as_mut_ptr().cast::<c_void>(), address, to.len(), self.context.stream))?;
+        call!(
+            driver,
+            copy_to_host(to.as_mut_ptr().cast::<c_void>(), address, to.len(), self.context.stream)
+        )?;
         call!(driver, stream_synchronize(self.context.stream))
     }
 
@@ -328,7 +336,8 @@ impl Device for GpuDevice {
         let mut graph = 0;
         let ended = call!(driver, capture_end(self.context.stream, &raw mut graph));
         let mut executable = 0;
-        let made = put.and(ended).and_then(|()| call!(driver, graph_instantiate(&raw mut executable, graph, 0)));
+        let made =
+            put.and(ended).and_then(|()| call!(driver, graph_instantiate(&raw mut executable, graph, 0)));
         if let Err(error) = made {
             if graph != 0 {
                 let _ = call!(driver, graph_destroy(graph));

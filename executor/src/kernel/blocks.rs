@@ -97,7 +97,12 @@ pub fn gather(
     let kernel = Kernel::BlockTableGather;
     let mut d = Draft::new(kernel);
     let [table, table_offsets, strides] = tables.addresses(&mut d)?;
-    d.need(num_reqs_padded <= tables.max_num_reqs, "num_reqs_padded", num_reqs_padded, "at most `max_num_reqs` wanted")?;
+    d.need(
+        num_reqs_padded <= tables.max_num_reqs,
+        "num_reqs_padded",
+        num_reqs_padded,
+        "at most `max_num_reqs` wanted",
+    )?;
     let args = args::Gather {
         idx_mapping: d.array("idx_mapping", idx_mapping, &[num_reqs], 4)?,
         tables: table,

@@ -47,7 +47,11 @@ pub fn sequence_starts(requests: &Requests) -> Result<Launch, ShapeError> {
 ///
 /// # Errors
 /// [`ShapeError`].
-pub fn positions(requests: &Requests, positions: &Memory, max_num_tokens: usize) -> Result<Launch, ShapeError> {
+pub fn positions(
+    requests: &Requests,
+    positions: &Memory,
+    max_num_tokens: usize,
+) -> Result<Launch, ShapeError> {
     let kernel = Kernel::Positions;
     let mut d = Draft::new(kernel);
     let n = requests.num_reqs;

@@ -18,7 +18,12 @@ pub fn noop() -> Result<Launch, ShapeError> {
 ///
 /// # Errors
 /// [`ShapeError`] where `bytes` is not a multiple of 64 or a memory is too small.
-pub fn stream_read(from: &Memory, bytes: usize, sums: &Memory, programs: usize) -> Result<Launch, ShapeError> {
+pub fn stream_read(
+    from: &Memory,
+    bytes: usize,
+    sums: &Memory,
+    programs: usize,
+) -> Result<Launch, ShapeError> {
     let kernel = Kernel::StreamRead;
     let mut draft = Draft::new(kernel);
     draft.need(bytes.is_multiple_of(64), "bytes", bytes, "a multiple of 64 wanted")?;

@@ -82,7 +82,11 @@ impl ReplayPlan {
                 page_bytes: size("a page", grouping.specs.page_size_bytes(first))?,
             });
         }
-        Ok(Self { name: name.to_owned(), groups, num_blocks: plan.fitting_pool().map(|pool| pool.num_blocks) })
+        Ok(Self {
+            name: name.to_owned(),
+            groups,
+            num_blocks: plan.fitting_pool().map(|pool| pool.num_blocks),
+        })
     }
 
     /// KV cache tensors: layers of the largest group.
@@ -97,7 +101,10 @@ impl ReplayPlan {
 }
 
 fn size(what: &'static str, value: u64) -> Result<usize, ReplayError> {
-    usize::try_from(value).ok().filter(|n| i32::try_from(*n).is_ok()).ok_or(ReplayError::TooLarge { what, value })
+    usize::try_from(value)
+        .ok()
+        .filter(|n| i32::try_from(*n).is_ok())
+        .ok_or(ReplayError::TooLarge { what, value })
 }
 
 fn kept(spec: &KvCacheSpec) -> Result<Kept, ReplayError> {

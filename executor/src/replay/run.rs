@@ -91,7 +91,8 @@ pub fn run(
     calibration: &Calibration,
     repeats: Repeats,
 ) -> Result<ArmResult, ReplayError> {
-    let Step { launches, num_blocks, aliased, not_replayed, bytes } = step(device, plan, batch, budget_bytes)?;
+    let Step { launches, num_blocks, aliased, not_replayed, bytes } =
+        step(device, plan, batch, budget_bytes)?;
     let before = conditions::read(device.info());
     let eager = time_step(device, repeats, || launches.iter().try_for_each(|launch| device.launch(launch)))?;
     let kernels = by_kernel(device, &launches, calibration, repeats)?;
@@ -153,8 +154,8 @@ fn by_kernel(
         })?;
         let bytes = own.iter().map(|launch| launch.bytes()).sum::<u64>();
         #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
-        let predicted_ns =
-            own.len() as f64 * calibration.launch_ns + bytes as f64 / calibration.stream_bytes_per_second * 1e9;
+        let predicted_ns = own.len() as f64 * calibration.launch_ns
+            + bytes as f64 / calibration.stream_bytes_per_second * 1e9;
         results.push(KernelResult { kernel, launches: own.len(), bytes, predicted_ns, measured });
     }
     Ok(results)

@@ -121,14 +121,21 @@ fn lay_out(plan: &ReplayPlan, batch: &Batch, num_blocks: usize) -> Result<Layout
 ///
 /// # Errors
 /// [`ReplayError`].
-pub fn step(device: &dyn Device, plan: &ReplayPlan, batch: &Batch, budget_bytes: usize) -> Result<Step, ReplayError> {
+pub fn step(
+    device: &dyn Device,
+    plan: &ReplayPlan,
+    batch: &Batch,
+    budget_bytes: usize,
+) -> Result<Step, ReplayError> {
     let requests = batch.requests.len();
     let (tensors, page_bytes) = (plan.tensors(), plan.page_bytes().next_multiple_of(16));
     let fits = budget_bytes / (tensors * page_bytes).max(1);
     if fits < 2 {
         return Err(ReplayError::Budget { tensors, page_bytes, budget_bytes });
     }
-    let needed = plan.groups.iter().flat_map(|g| (0..requests).map(move |r| blocks_of(g, batch, r))).sum::<usize>() + 1;
+    let needed =
+        plan.groups.iter().flat_map(|g| (0..requests).map(move |r| blocks_of(g, batch, r))).sum::<usize>()
+            + 1;
     let planned = plan.num_blocks.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     let num_blocks = needed.min(planned).min(fits).max(2);
     let layout = lay_out(plan, batch, num_blocks)?;
@@ -162,7 +169,9 @@ pub fn step(device: &dyn Device, plan: &ReplayPlan, batch: &Batch, budget_bytes:
         ids_len: ids.len(),
     };
     let num_tokens = usize::try_from(batch.num_tokens()).unwrap_or(usize::MAX);
-    let of = |f: fn(&super::Request) -> u32| batch.requests.iter().map(f).map(u32::cast_signed).collect::<Vec<_>>();
+    let of = |f: fn(&super::Request) -> u32| {
+        batch.requests.iter().map(f).map(u32::cast_signed).collect::<Vec<_>>()
+    };
     let standing = Requests {
         num_computed: up_i32(device, &of(|r| r.num_computed))?,
         query_lens: up_i32(device, &of(|r| r.query_len))?,
@@ -171,8 +180,10 @@ pub fn step(device: &dyn Device, plan: &ReplayPlan, batch: &Batch, budget_bytes:
         num_reqs: requests,
         num_reqs_padded: requests,
     };
-    let block_sizes: Vec<i32> = plan.groups.iter().map(|g| int("a block size", g.block_size)).collect::<Result<_, _>>()?;
-    let has_slots: Vec<i32> = plan.groups.iter().map(|g| i32::from(!matches!(g.kept, Kept::State { .. }))).collect();
+    let block_sizes: Vec<i32> =
+        plan.groups.iter().map(|g| int("a block size", g.block_size)).collect::<Result<_, _>>()?;
+    let has_slots: Vec<i32> =
+        plan.groups.iter().map(|g| i32::from(!matches!(g.kept, Kept::State { .. }))).collect();
     let slots = Slots {
         idx_mapping: idx_mapping.clone(),
         query_start_loc: standing.query_start_loc.clone(),
@@ -316,8 +327,11 @@ impl<'a> Work<'a> {
         if let Kept::State { num_speculative_blocks, aligned } = group.kept {
             let width = num_speculative_blocks + 1;
             let indices = self.device.allocate(4 * n * width)?;
-            let states =
-                States { stride, num_spec: num_speculative_blocks, block_size: aligned.then_some(group.block_size) };
+            let states = States {
+                stride,
+                num_spec: num_speculative_blocks,
+                block_size: aligned.then_some(group.block_size),
+            };
             launches.push(builder::kda_state_indices(self.tables, start, requests, states, &indices)?);
             if self.prefills > 0 {
                 let most = self.num_tokens.div_ceil(CHUNK_SIZE) + n;
@@ -355,8 +369,13 @@ impl<'a> Work<'a> {
         let num_reqs = self.standing.num_reqs;
         let pieces = u32::try_from(row * if cache.fp8 { 1 } else { 2 } / 16).unwrap_or(u32::MAX);
         let threads = info.limits.threads.min(256);
-        let shape =
-            read_shape(info.units, u32::try_from(num_reqs).unwrap_or(u32::MAX), self.longest, pieces, threads);
+        let shape = read_shape(
+            info.units,
+            u32::try_from(num_reqs).unwrap_or(u32::MAX),
+            self.longest,
+            pieces,
+            threads,
+        );
         let parts = usize::try_from(shape.splits * shape.workers).unwrap_or(usize::MAX);
         let out_bytes = 4 * num_reqs * values * row;
         let sums = self.scratch(out_bytes * (parts + 1), true)?;

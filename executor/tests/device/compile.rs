@@ -51,9 +51,12 @@ fn nvrtc() -> Option<Compiler> {
 
 /// Registers, and bytes of spills, from the log of ptxas.
 fn figures(log: &str, symbol: &str) -> (u32, u32) {
-    let own = log.split("Compiling entry function '").find(|part| part.starts_with(&format!("{symbol}'"))).unwrap();
+    let own =
+        log.split("Compiling entry function '").find(|part| part.starts_with(&format!("{symbol}'"))).unwrap();
     let before = |word: &str| -> Vec<u32> {
-        own.match_indices(word).map(|(at, _)| own[..at].trim_end().rsplit(' ').next().unwrap().parse().unwrap()).collect()
+        own.match_indices(word)
+            .map(|(at, _)| own[..at].trim_end().rsplit(' ').next().unwrap().parse().unwrap())
+            .collect()
     };
     let spills = before("bytes spill stores").iter().chain(&before("bytes spill loads")).sum();
     (before("registers")[0], spills)

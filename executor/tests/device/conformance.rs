@@ -196,7 +196,11 @@ fn block_tables(device: &dyn Device, random: &mut Random, plan: &Plan) {
     let max_num_tokens = positions.len() + random.range(0, 70);
     positions.resize(max_num_tokens, 0);
     let parallel = match random.range(0, 2) {
-        0 => ContextParallel { size: 4, rank: i64::from(random.int(0, 3)), interleave: random.one_of(&[1, 8, 16]) },
+        0 => ContextParallel {
+            size: 4,
+            rank: i64::from(random.int(0, 3)),
+            interleave: random.one_of(&[1, 8, 16]),
+        },
         _ => ContextParallel { size: 1, rank: 0, interleave: 1 },
     };
     // Under context parallelism a block holds whole turns.
@@ -243,7 +247,8 @@ fn metadata(device: &dyn Device, random: &mut Random, plan: &Plan) {
         num_reqs_padded: plan.padded,
     };
     run(device, builder::sequence_starts(&requests).unwrap());
-    let (starts, lens) = reference::metadata::sequence_starts(&plan.num_computed, &plan.query_lens, plan.padded);
+    let (starts, lens) =
+        reference::metadata::sequence_starts(&plan.num_computed, &plan.query_lens, plan.padded);
     same(device, &down(device, &requests.query_start_loc), &starts, "query_start_loc");
     same(device, &down(device, &requests.seq_lens), &lens, "seq_lens");
 
@@ -256,7 +261,9 @@ fn metadata(device: &dyn Device, random: &mut Random, plan: &Plan) {
     run(device, builder::positions(&requests, &got, expected.len()).unwrap());
     same(device, &down(device, &got), &expected, "positions");
 
-    for (require_uniform, short_extends_are_decodes) in [(false, true), (true, true), (false, false), (true, false)] {
+    for (require_uniform, short_extends_are_decodes) in
+        [(false, true), (true, true), (false, false), (true, false)]
+    {
         let threshold = random.one_of(&[1, 4, 8]);
         let mut ordered = plan.query_lens.clone();
         if random.chance(2) {
@@ -278,7 +285,8 @@ fn metadata(device: &dyn Device, random: &mut Random, plan: &Plan) {
     }
 
     let chunk = random.one_of(&[1, 16, 64]);
-    let (indices, offsets) = reference::metadata::chunk_indices(&plan.query_lens, i32::try_from(chunk).unwrap());
+    let (indices, offsets) =
+        reference::metadata::chunk_indices(&plan.query_lens, i32::try_from(chunk).unwrap());
     let room = indices.len() + random.range(0, 3);
     let got = (device.allocate(8 * room).unwrap(), device.allocate(8 * (num_reqs + 1)).unwrap());
     let launch = builder::chunk_indices(&requests.query_start_loc, num_reqs, chunk, &got.0, room, &got.1);
@@ -298,8 +306,14 @@ fn metadata(device: &dyn Device, random: &mut Random, plan: &Plan) {
     run(device, launch.unwrap());
     let block_size = block_size.map(|size| i32::try_from(size).unwrap());
     let lens = &lens[..num_reqs];
-    let expected =
-        reference::metadata::kda_state_indices(&table[start..], stride, lens, plan.padded, num_spec, block_size);
+    let expected = reference::metadata::kda_state_indices(
+        &table[start..],
+        stride,
+        lens,
+        plan.padded,
+        num_spec,
+        block_size,
+    );
     same(device, &down(device, &got), &expected, "kda_state_indices");
 }
 
@@ -364,7 +378,8 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
     let on_slots = up(device, &[&[-1, -1][..], &slots].concat());
     if values {
         let value: Vec<u16> = row.iter().rev().copied().collect();
-        let launch = cache::kv_cache_write(&cache, &up(device, &row), &up(device, &value), &on_slots, 2, tokens);
+        let launch =
+            cache::kv_cache_write(&cache, &up(device, &row), &up(device, &value), &on_slots, 2, tokens);
         run(device, launch.unwrap());
         reference::kv_cache_write::kv_cache_write(
             &row,
@@ -378,8 +393,10 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
         );
     } else {
         let rope_size = head_size / 9;
-        let latent: Vec<u16> = row.chunks(head_size).flat_map(|r| r[..head_size - rope_size].to_vec()).collect();
-        let rope: Vec<u16> = row.chunks(head_size).flat_map(|r| r[head_size - rope_size..].to_vec()).collect();
+        let latent: Vec<u16> =
+            row.chunks(head_size).flat_map(|r| r[..head_size - rope_size].to_vec()).collect();
+        let rope: Vec<u16> =
+            row.chunks(head_size).flat_map(|r| r[head_size - rope_size..].to_vec()).collect();
         let (on_latent, on_rope) = (up(device, &latent), up(device, &rope));
         let launch = cache::mla_cache_write(&cache, &on_latent, &on_rope, rope_size, &on_slots, 2, tokens);
         run(device, launch.unwrap());
@@ -445,7 +462,8 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
 }
 
 fn stream(device: &dyn Device, random: &mut Random) {
-    let words: Vec<u32> = (0..16 * random.range(1, 100)).map(|_| u32::try_from(random.next() >> 32).unwrap()).collect();
+    let words: Vec<u32> =
+        (0..16 * random.range(1, 100)).map(|_| u32::try_from(random.next() >> 32).unwrap()).collect();
     let programs = random.range(1, 5);
     let sums = device.allocate(4 * programs).unwrap();
     run(device, probe::stream_read(&up(device, &words), 4 * words.len(), &sums, programs).unwrap());

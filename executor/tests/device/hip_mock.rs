@@ -28,7 +28,9 @@ impl Mock {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("libamdhip64.so");
         let mut compiler = Command::new(std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned()));
-        compiler.args(["-std=c++20", "-O1", "-shared", "-fPIC", "-Wno-psabi", "-Wno-unknown-pragmas"]).args(flags);
+        compiler
+            .args(["-std=c++20", "-O1", "-shared", "-fPIC", "-Wno-psabi", "-Wno-unknown-pragmas"])
+            .args(flags);
         compiler.arg("-I").arg(here.join("../kernels/csrc"));
         compiler.arg(here.join("tests/device/hip_mock.cpp")).arg("-o").arg(&path);
         let done = compiler.output().unwrap();
@@ -46,7 +48,8 @@ impl Mock {
         let name = CString::new(call).unwrap();
         // SAFETY: the mock's function has this type.
         unsafe {
-            let set = self.library.get::<unsafe extern "C" fn(*const c_char, c_int, c_int)>("mock_fail").unwrap();
+            let set =
+                self.library.get::<unsafe extern "C" fn(*const c_char, c_int, c_int)>("mock_fail").unwrap();
             set(name.as_ptr(), calls_before, code);
         }
     }
@@ -60,7 +63,9 @@ impl Mock {
         let name = CString::new(call).unwrap();
         // SAFETY: the mock's function has this type.
         unsafe {
-            self.library.get::<unsafe extern "C" fn(*const c_char) -> c_int>("mock_calls").unwrap()(name.as_ptr())
+            self.library.get::<unsafe extern "C" fn(*const c_char) -> c_int>("mock_calls").unwrap()(
+                name.as_ptr(),
+            )
         }
     }
 }
@@ -103,7 +108,10 @@ fn out_of_memory_says_what_was_asked_for_and_what_is_free() {
         let before = mock.live();
         let error = device.allocate(5 << 30).err().unwrap();
         assert_eq!(error, DeviceError::OutOfMemory { call: "hipMalloc", asked: 5 << 30, free: Some(12345) });
-        assert_eq!(error.to_string(), "call `hipMalloc`: out of memory, 5368709120 bytes asked for, 12345 free");
+        assert_eq!(
+            error.to_string(),
+            "call `hipMalloc`: out of memory, 5368709120 bytes asked for, 12345 free"
+        );
         mock.fail("hipHostMalloc", 0, 2);
         let error = device.pin(64).err().unwrap();
         assert_eq!(error, DeviceError::OutOfMemory { call: "hipHostMalloc", asked: 64, free: Some(12345) });
@@ -145,7 +153,8 @@ fn work(mock: &Mock) -> Result<(), DeviceError> {
     device.upload_pinned(&memory, &pinned, 256)?;
     device.upload(&memory, 0, &[2; 16])?;
     let from = device.record()?;
-    let read = probe::stream_read(&memory, 256, &sums, 1).map_err(|_| DeviceError::Foreign { what: "a shape" })?;
+    let read = probe::stream_read(&memory, 256, &sums, 1)
+        .map_err(|_shape| DeviceError::Foreign { what: "a shape" })?;
     device.launch(&read)?;
     let graph = device.capture(&[read])?;
     device.replay(&graph)?;

@@ -53,7 +53,8 @@ pub fn decode_prefill_split(query_lens: &[i32], is_prefilling: &[i32], rule: Spl
         return all_decodes;
     }
     let is_prefill = |i: usize| {
-        let long = if rule.require_uniform { differs(query_lens[i]) } else { query_lens[i] > rule.decode_threshold };
+        let long =
+            if rule.require_uniform { differs(query_lens[i]) } else { query_lens[i] > rule.decode_threshold };
         long || (!rule.short_extends_are_decodes && is_prefilling[i] != 0)
     };
     let Some(first) = (0..query_lens.len()).find(|i| is_prefill(*i)) else { return all_decodes };
@@ -67,7 +68,9 @@ pub fn chunk_indices(seq_lens: &[i32], chunk_size: i32) -> (Vec<[i32; 2]>, Vec<i
     let mut indices = Vec::new();
     let mut offsets = vec![0];
     for (sequence, len) in (0..).zip(seq_lens) {
-        indices.extend((0..*len).step_by(usize::try_from(chunk_size).unwrap_or(1)).zip(0..).map(|(_, c)| [sequence, c]));
+        indices.extend(
+            (0..*len).step_by(usize::try_from(chunk_size).unwrap_or(1)).zip(0..).map(|(_, c)| [sequence, c]),
+        );
         offsets.push(i64::try_from(indices.len()).unwrap_or(i64::MAX));
     }
     (indices, offsets)

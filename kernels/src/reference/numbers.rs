@@ -10,7 +10,11 @@ pub fn from_e4m3(code: u8) -> f64 {
     let sign = if code & 0x80 == 0 { 1.0 } else { -1.0 };
     let exponent = i32::from((code >> 3) & 0xf);
     let mantissa = f64::from(code & 7);
-    let size = if exponent == 0 { mantissa / 512.0 } else { (1.0 + mantissa / 8.0) * f64::from(exponent - 7).exp2() };
+    let size = if exponent == 0 {
+        mantissa / 512.0
+    } else {
+        (1.0 + mantissa / 8.0) * f64::from(exponent - 7).exp2()
+    };
     sign * size
 }
 
