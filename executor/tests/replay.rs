@@ -17,7 +17,7 @@ fn plan(states: usize, mla: usize, layers: usize) -> ReplayPlan {
     let group = |kept| ReplayGroup { kept, layers, block_size: 64, page_bytes: 64 * 576 };
     let groups = std::iter::repeat_n(group(state), states)
         .chain(std::iter::repeat_n(group(Kept::Mla { head_size: 576, fp8: true }), mla));
-    ReplayPlan { name: "k3".to_owned(), groups: groups.collect(), num_blocks: Some(1000) }
+    ReplayPlan { name: "k3".to_owned(), groups: groups.collect(), num_blocks: Some(5000) }
 }
 
 fn count(kernels: &[Kernel], kernel: Kernel) -> usize {
