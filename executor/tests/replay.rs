@@ -1,7 +1,5 @@
 //! A plan's step on the dummy: which launches does it make, and how does it lay out the pool?
 
-#![expect(clippy::unwrap_used, reason = "an error is a failure")]
-
 use executor::device::{CpuDevice, Device, DummyDevice};
 use executor::measure::Repeats;
 use executor::replay::calibrate::calibrate;

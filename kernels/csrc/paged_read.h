@@ -89,8 +89,9 @@ K3_INLINE void k3_unpack(K3U w, K3Floats<K3E4m3>& to) {
   to.x[3] = (K3F)(odd & 0xffff0000u);
 }
 
+// Bytes: within the second cache, and far enough for memory to answer.
 #ifndef K3_AHEAD
-#define K3_AHEAD 8192
+#define K3_AHEAD 24576
 #endif
 #define K3_SLICE 2048  // bytes of a row at a time, so that the sums stay in the first cache
 
