@@ -151,7 +151,7 @@ fn fields(raw: &RawSpec) -> String {
 
 /// GiB to two digits, cut, without floats.
 fn gib(bytes: u64) -> String {
-    let hundredths = u128::from(bytes) * 100 >> 30;
+    let hundredths = (u128::from(bytes) * 100) >> 30;
     match (hundredths / 100, hundredths % 100) {
         (whole, 0) => whole.to_string(),
         (whole, part) => format!("{whole}.{part:02}"),

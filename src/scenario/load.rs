@@ -88,7 +88,7 @@ fn find(name: &str) -> Result<Found, Failure> {
                     all.push(recorded::line(path, number, case)?);
                 }
             }
-            some(path, arm, all, cases.iter().filter_map(|case| recorded::id(case)).collect())
+            some(path, arm, all, &cases.iter().filter_map(|case| recorded::id(case)).collect::<Vec<_>>())
                 .map(Found::Recorded)
         }
         Text::Yaml(text) => {
@@ -128,16 +128,20 @@ fn recorded_cases(path: &Path, id: Option<&str>) -> Result<Vec<Written>, Failure
         cases.push(recorded::line(path, number, line)?);
         Ok(())
     })?;
-    some(path, id, cases, ids)
+    some(path, id, cases, &ids)
+}
+
+/// The first names, and how many more there are.
+fn shown(names: &[&str]) -> String {
+    let first: Vec<String> = names.iter().take(5).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(first.len()) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// The cases, if there are any.
-fn some(
-    path: &Path,
-    id: Option<&str>,
-    cases: Vec<Written>,
-    ids: Vec<String>,
-) -> Result<Vec<Written>, Failure> {
+fn some(path: &Path, id: Option<&str>, cases: Vec<Written>, ids: &[String]) -> Result<Vec<Written>, Failure> {
     if !cases.is_empty() {
         return Ok(cases);
     }
@@ -149,7 +153,7 @@ fn some(
             let failure = failure.caused_by(format!("there is no case `{id}`"));
             match nearest(id, &ids) {
                 Some(near) => failure.hint(format!("did you mean `{}#{near}`?", path.display())),
-                None => failure.hint(format!("it holds {} cases, by the names in `id`", ids.len())),
+                None => failure.hint(format!("it holds: {}", shown(&ids))),
             }
         }
     })

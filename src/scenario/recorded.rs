@@ -31,7 +31,7 @@ pub(super) fn line(file: &Path, number: usize, line: &str) -> Result<Written, Fa
         }
         Some(LineKind::Model) => {
             let case: ModelLine = read::parse(file, number, line)?;
-            model_line(file, case).map_err(failed)
+            model_line(file, &case).map_err(failed)
         }
         Some(LineKind::Schedule) => Err(failed("the line records a schedule, and no layers".to_owned())),
         None => Err(failed("the line has neither `specs` and `layers` nor `config`".to_owned())
@@ -103,7 +103,7 @@ fn plan_line(file: &Path, case: PlanLine) -> Result<Written, String> {
     })
 }
 
-fn model_line(file: &Path, case: ModelLine) -> Result<Written, String> {
+fn model_line(file: &Path, case: &ModelLine) -> Result<Written, String> {
     let id = &case.id;
     let model = case.recorded_model().map_err(|cause| match &case.expect.error {
         Some(error) => format!("case `{id}`: vLLM could not build the model ({error}), so {cause}"),
