@@ -1,14 +1,24 @@
 //! The load generator: what is sent when, how answers are read, what each request's record holds.
 //!
-//! In reading order: where to ([`target`]), with which key ([`secret`]), over which connection, what came back.
+//! In reading order: where to ([`target`]) and with which key ([`secret`]); what is asked ([`request`]) and when
+//! ([`arrival`]); over which connection (`socket`, `connection`, [`tls`]); how answers are read ([`http`],
+//! [`sse`], `completion`, `exchange`); what is kept of each ([`record`], [`journal`]); the whole run ([`run`]).
 
+pub mod arrival;
+pub mod client_cost;
 mod completion;
-mod connection;
+pub(crate) mod connection;
+mod exchange;
 pub mod histogram;
 pub mod http;
+pub mod journal;
 pub mod random;
+pub mod record;
+pub mod request;
+pub mod run;
 pub mod secret;
 mod socket;
 pub mod sse;
 pub mod target;
 pub mod tls;
+mod worker;

@@ -1,1 +1,4 @@
 //! Servers under test: start, health, metrics, end.
+
+mod call;
+pub mod metrics;

@@ -69,6 +69,11 @@ impl Choice<'_> {
             .unwrap_or("")
     }
 
+    /// Whether it is a choice of a chat.
+    pub(crate) fn is_chat(&self) -> bool {
+        self.delta.is_some()
+    }
+
     /// How many tokens came, where the event itself tells.
     pub(crate) fn tokens(&self) -> Option<u32> {
         let logprobs = self.logprobs.as_ref().and_then(|logprobs| logprobs.tokens.as_ref());

@@ -3,14 +3,14 @@
 //! On Linux the time comes with the bytes (`SO_TIMESTAMPNS`), so that a busy client does not make a server look
 //! slow, and the difference to now is what the client itself added. Elsewhere it is the moment of the read.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
 /// When bytes came.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
 /// A connected socket and the arrival of its last read.
 #[derive(Debug)]
 pub(crate) struct StampedSocket {
-    socket: AsyncFd<std::net::TcpStream>,
+    stream: TcpStream,
     stamps: Stamps,
     arrival: Option<Arrival>,
 }
@@ -33,14 +33,11 @@ impl StampedSocket {
     pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<Self> {
         let mut failure = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
-            match tokio::net::TcpStream::connect(address).await {
+            match TcpStream::connect(address).await {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    let stream = stream.into_std()?;
                     let stamps = Stamps::ask(&stream);
-                    let interest = Interest::READABLE | Interest::WRITABLE;
-                    let socket = AsyncFd::with_interest(stream, interest)?;
-                    return Ok(Self { socket, stamps, arrival: None });
+                    return Ok(Self { stream, stamps, arrival: None });
                 }
                 Err(error) => failure = error,
             }
@@ -58,20 +55,26 @@ impl StampedSocket {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        let Self { stream, stamps, arrival } = self;
         loop {
-            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-            match self.stamps.read(self.socket.get_ref(), buffer) {
-                Ok((count, arrival)) => {
-                    // A short read has emptied the socket: asking once more would only cost a call.
-                    if count > 0 && count < buffer.len() {
-                        guard.clear_ready();
-                    }
-                    self.arrival = Some(arrival);
-                    return Poll::Ready(Ok(count));
+            ready!(stream.poll_read_ready(cx))?;
+            let mut short = None;
+            let whole = stream.try_io(Interest::READABLE, || {
+                let (count, stamp) = stamps.read(stream, buffer)?;
+                *arrival = Some(stamp);
+                if count == 0 || count == buffer.len() {
+                    return Ok(count);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                // A short read has emptied the socket: say so, for asking the kernel again costs a call.
+                short = Some(count);
+                Err(io::ErrorKind::WouldBlock.into())
+            });
+            match (short, whole) {
+                (Some(count), _) | (None, Ok(count)) => return Poll::Ready(Ok(count)),
+                (None, Err(error)) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                    _ => return Poll::Ready(Err(error)),
+                },
             }
         }
     }
@@ -90,21 +93,16 @@ impl AsyncRead for StampedSocket {
 }
 
 impl AsyncWrite for StampedSocket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.socket.poll_write_ready(cx))?;
-            if let Ok(result) = guard.try_io(|socket| socket.get_ref().write(bytes)) {
-                return Poll::Ready(result);
-            }
-        }
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.get_ref().shutdown(std::net::Shutdown::Write))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -121,7 +119,7 @@ enum Stamps {
 
 impl Stamps {
     #[cfg(target_os = "linux")]
-    fn ask(stream: &std::net::TcpStream) -> Self {
+    fn ask(stream: &TcpStream) -> Self {
         use nix::sys::socket::{setsockopt, sockopt};
         if setsockopt(stream, sockopt::ReceiveTimestampns, &true).is_ok() {
             Self::Kernel { control: nix::cmsg_space!(nix::sys::time::TimeSpec) }
@@ -131,16 +129,16 @@ impl Stamps {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn ask(_stream: &std::net::TcpStream) -> Self {
+    fn ask(_stream: &TcpStream) -> Self {
         Self::AtRead
     }
 
-    fn read(&mut self, mut stream: &std::net::TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Arrival)> {
+    fn read(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Arrival)> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Kernel { control } => read_with_stamp(stream, buffer, control),
             Self::AtRead => {
-                let count = stream.read(buffer)?;
+                let count = stream.try_read(buffer)?;
                 Ok((count, Arrival { at: Instant::now(), lag: None }))
             }
         }
@@ -149,7 +147,7 @@ impl Stamps {
 
 #[cfg(target_os = "linux")]
 fn read_with_stamp(
-    stream: &std::net::TcpStream,
+    stream: &TcpStream,
     buffer: &mut [u8],
     control: &mut Vec<u8>,
 ) -> io::Result<(usize, Arrival)> {
