@@ -121,7 +121,7 @@ pub(crate) async fn exchange(
     let body = setup.template.body(request);
     let bytes = http::request("POST", &setup.path, &setup.authority, &setup.headers, &body);
     let mut reading = Reading::new(setup, request);
-    let mut start = Instant::now();
+    let mut start;
     let mut connect = None;
     let mut resent = false;
     let failure = loop {
