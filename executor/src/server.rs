@@ -5,3 +5,4 @@ pub mod group_log;
 pub mod machine;
 pub mod metrics;
 pub mod probe;
+pub mod process;

@@ -4,6 +4,7 @@ mod load_args;
 mod measure;
 mod report;
 mod result;
+mod run;
 mod serve;
 mod table;
 
@@ -23,12 +24,14 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Run(run::Args),
     Report(report::Args),
 }
 
 pub(crate) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     match args.command {
         Command::Serve(args) => serve::run(args, terminal),
+        Command::Run(args) => run::run(args, terminal),
         Command::Report(args) => report::run(args, terminal),
     }
 }

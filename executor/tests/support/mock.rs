@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 /// To the first token, and from token to token, of the model `timed`.
@@ -74,6 +74,7 @@ async fn accept(listener: TcpListener, tls: bool, seen: Arc<Seen>, timer: Sender
     let acceptor = tls.then(acceptor);
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
+        nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::ReceiveTimestampns, &true).unwrap();
         let (seen, timer, acceptor) = (Arc::clone(&seen), timer.clone(), acceptor.clone());
         tokio::spawn(async move {
             // A client that goes away is what some tests are about.
@@ -97,23 +98,62 @@ fn acceptor() -> tokio_rustls::TlsAcceptor {
     Arc::new(config).into()
 }
 
-/// A head and a body; `None` when the client has closed.
-async fn read_request(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<Option<(String, Vec<u8>)>> {
+/// Reads what is there and tells when it arrived, so that a server with much to do is not a slow one.
+async fn read_stamped(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<(usize, Instant)> {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+    use std::os::fd::AsRawFd as _;
+    let mut buffer = [0; 16 * 1024];
+    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+    loop {
+        stream.readable().await?;
+        let read = stream.try_io(tokio::io::Interest::READABLE, || {
+            let mut pieces = [io::IoSliceMut::new(&mut buffer)];
+            let message =
+                recvmsg::<()>(stream.as_raw_fd(), &mut pieces, Some(&mut control), MsgFlags::empty())?;
+            let stamp = message.cmsgs()?.find_map(|one| match one {
+                ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+                _ => None,
+            });
+            Ok((message.bytes, stamp))
+        });
+        match read {
+            Ok((count, stamp)) => {
+                let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+                let lag = stamp.and_then(|stamp| wall.checked_sub(stamp)).unwrap_or_default();
+                input.extend_from_slice(&buffer[..count]);
+                return Ok((count, Instant::now() - lag));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A head and a body, and when they were there; `None` when the client has closed.
+async fn read_request(
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+) -> io::Result<Option<(String, Vec<u8>, Instant)>> {
+    let mut arrived = Instant::now();
     loop {
         if let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&input[..end]).into_owned();
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
             let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
             while input.len() < end + 4 + length {
-                if stream.read_buf(input).await? == 0 {
+                let (count, at) = read_stamped(stream, input).await?;
+                arrived = at;
+                if count == 0 {
                     return Ok(None);
                 }
             }
             let body = input[end + 4..end + 4 + length].to_vec();
             input.drain(..end + 4 + length);
-            return Ok(Some((head, body)));
+            return Ok(Some((head, body, arrived)));
         }
-        if stream.read_buf(input).await? == 0 {
+        let (count, at) = read_stamped(stream, input).await?;
+        arrived = at;
+        if count == 0 {
             return Ok(None);
         }
     }
@@ -121,7 +161,7 @@ async fn read_request(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result
 
 async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -> io::Result<()> {
     let mut input = Vec::new();
-    while let Some((head, body)) = read_request(&mut stream, &mut input).await? {
+    while let Some((head, body, arrived)) = read_request(&mut stream, &mut input).await? {
         seen.heads.lock().unwrap().push(head.clone());
         if head.starts_with("GET ") {
             let answer = match head.split(' ').nth(1) {
@@ -141,7 +181,7 @@ async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -
         let tokens = limit.and_then(Value::as_u64).unwrap_or(16);
         let prompt = body["prompt"].as_array().map_or(1, Vec::len) as u64;
         let chat = head.starts_with("POST /v1/chat");
-        if !answer(&mut stream, &model, chat, prompt, tokens, &head, timer).await? {
+        if !answer(&mut stream, &model, chat, prompt, tokens, &head, arrived, timer).await? {
             return Ok(());
         }
         *seen.finished.lock().unwrap() += 1;
@@ -197,6 +237,7 @@ async fn answer(
     prompt: u64,
     tokens: u64,
     head: &str,
+    arrived: Instant,
     timer: &Sender<Timed>,
 ) -> io::Result<bool> {
     if let Some(status) = model.strip_prefix("http_") {
@@ -229,7 +270,7 @@ async fn answer(
         "timed" => {
             let (done, finished) = tokio::sync::oneshot::channel();
             let socket = duplicate(stream)?;
-            let first_due = Instant::now() + FIRST;
+            let first_due = arrived + FIRST;
             let task = Timed { due: first_due, socket, left: tokens, prompt, tokens, chat, done };
             timer.send(task).unwrap();
             let _ = finished.await;
