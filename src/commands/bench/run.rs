@@ -140,8 +140,7 @@ impl Session<'_> {
                 return Err(started(format!("another server already answers at {target}"))
                     .hint("end it, or give the arm another `port`"));
             }
-            let environment: Vec<(String, String)> =
-                arm.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+            let environment = arm.filled_environment()?;
             let log = self.folder.join(format!("{}.log", arm.name));
             let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
                 |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),

@@ -196,24 +196,37 @@ impl Arm {
     pub(super) fn filled_command(&self) -> Result<Option<Vec<String>>, Failure> {
         let Some(command) = &self.command else { return Ok(None) };
         let port = self.port.map_or(String::new(), |port| port.to_string());
+        let own = self.filled_environment()?;
+        let look_up = |name: &str| {
+            let found = own.iter().find(|(own, _)| own == name);
+            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
+        };
         command
             .iter()
-            .map(|word| self.fill(&word.replace("{port}", &port)))
+            .map(|word| self.fill(&word.replace("{port}", &port), &look_up))
             .collect::<Result<_, _>>()
             .map(Some)
     }
 
-    fn fill(&self, word: &str) -> Result<String, Failure> {
+    /// The environment with everything filled in.
+    pub(super) fn filled_environment(&self) -> Result<Vec<(String, String)>, Failure> {
+        let pairs = self.env.iter();
+        pairs
+            .map(|(name, value)| Ok((name.clone(), self.fill(value, &|name| std::env::var(name).ok())?)))
+            .collect()
+    }
+
+    /// Replaces each `${NAME}`.
+    fn fill(&self, word: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String, Failure> {
         let mut filled = String::new();
         let mut rest = word;
         while let Some((before, after)) = rest.split_once("${") {
             let Some((name, after)) = after.split_once('}') else { break };
-            let value =
-                self.env.get(name).cloned().or_else(|| std::env::var(name).ok()).ok_or_else(|| {
-                    Failure::new(format!("failed to start the arm `{}`", self.name))
-                        .caused_by(format!("its command names `${{{name}}}`, which is not set"))
-                        .hint(format!("set the environment variable `{name}`"))
-                })?;
+            let value = look_up(name).ok_or_else(|| {
+                Failure::new(format!("failed to start the arm `{}`", self.name))
+                    .caused_by(format!("its command or environment names `${{{name}}}`, which is not set"))
+                    .hint(format!("set the environment variable `{name}`"))
+            })?;
             filled.push_str(before);
             filled.push_str(&value);
             rest = after;
