@@ -23,8 +23,8 @@ const DETAIL_LIMIT: usize = 2000;
 const ENDLESS_SLACK: u64 = 1000;
 
 impl RequestFailure {
-    fn new(kind: FailureKind, detail: impl ToString) -> Self {
-        Self { kind, detail: detail.to_string() }
+    fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
     }
 }
 
@@ -32,13 +32,13 @@ impl From<HttpError> for RequestFailure {
     fn from(error: HttpError) -> Self {
         let kind =
             if error == HttpError::ClosedEarly { FailureKind::ClosedEarly } else { FailureKind::NotHttp };
-        Self::new(kind, error)
+        Self::new(kind, error.to_string())
     }
 }
 
 impl From<EventTooLong> for RequestFailure {
     fn from(error: EventTooLong) -> Self {
-        Self::new(FailureKind::BrokenJson, error)
+        Self::new(FailureKind::BrokenJson, error.to_string())
     }
 }
 
@@ -48,7 +48,7 @@ impl From<EventError> for RequestFailure {
             EventError::InvalidUtf8 { .. } => FailureKind::InvalidUtf8,
             EventError::BrokenJson(_) => FailureKind::BrokenJson,
         };
-        Self::new(kind, error)
+        Self::new(kind, error.to_string())
     }
 }
 
@@ -63,7 +63,7 @@ fn io_failure(error: &io::Error, otherwise: FailureKind) -> RequestFailure {
         io::ErrorKind::UnexpectedEof => FailureKind::ClosedEarly,
         _ => otherwise,
     };
-    RequestFailure::new(kind, error)
+    RequestFailure::new(kind, error.to_string())
 }
 
 /// What one thread has at hand for all its requests.

@@ -149,7 +149,7 @@ impl Stamps {
 fn read_with_stamp(
     stream: &TcpStream,
     buffer: &mut [u8],
-    control: &mut Vec<u8>,
+    control: &mut [u8],
 ) -> io::Result<(usize, Arrival)> {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
     use std::os::fd::AsRawFd as _;

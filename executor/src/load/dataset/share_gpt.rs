@@ -58,7 +58,7 @@ pub fn draw(
         let input = counter.count(&question.value);
         let output = output_len.map_or_else(|| counter.count(&answer.value), u64::from);
         let answer_fits = output_len.is_some() || (output >= 4 && input + output <= 2048);
-        if input < 4 || input > 1024 || !answer_fits {
+        if !(4..=1024).contains(&input) || !answer_fits {
             continue;
         }
         requests.push(PlannedRequest {
