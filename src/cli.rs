@@ -25,6 +25,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(commands::bench::Args),
     Plan(commands::plan::Args),
     Explain(commands::explain::Args),
     Diff(commands::diff::Args),
@@ -92,6 +93,7 @@ impl From<io::Error> for Ended {
 
 fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     match command {
+        Command::Bench(args) => commands::bench::run(args, terminal),
         Command::Plan(args) => commands::plan::run(args, terminal),
         Command::Explain(args) => commands::explain::run(args, terminal),
         Command::Diff(args) => commands::diff::run(args, terminal),

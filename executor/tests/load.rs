@@ -1,5 +1,7 @@
 //! The load generator against servers that are right, slow and broken, all on the loopback.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 #[path = "support/mock.rs"]
 mod mock;
 

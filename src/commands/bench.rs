@@ -23,13 +23,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Run(run::Args),
     Report(report::Args),
 }
 
-pub(crate) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    match args.command {
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    match &args.command {
         Command::Serve(args) => serve::run(args, terminal),
         Command::Run(args) => run::run(args, terminal),
         Command::Report(args) => report::run(args, terminal),

@@ -30,7 +30,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let kept = Kept::read(&args.journal)
         .map_err(|error| Failure::new("failed to read the journal").caused_by(error))?;
     let summary = Summary::of(&kept.records, kept.duration, &args.metric_percentiles, &Goodput::default());

@@ -247,9 +247,9 @@ mod tests {
             accepted_tokens: Some(accepted),
             ..Sample::default()
         };
-        let found = super::drafts(&[sample(10.0, 70.0, 20.0), sample(20.0, 140.0, 48.4)]);
+        let found = drafts(&[sample(10.0, 70.0, 20.0), sample(20.0, 140.0, 48.4)]);
         assert_eq!(found[1].0, "spec_decode_acceptance_length");
         assert!((found[1].1 - 3.84).abs() < 1e-9);
-        assert!(super::drafts(&[Sample::default()]).is_empty());
+        assert!(drafts(&[Sample::default()]).is_empty());
     }
 }

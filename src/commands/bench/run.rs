@@ -56,7 +56,7 @@ struct Up {
     process: Option<ServerProcess>,
 }
 
-pub(super) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let text = std::fs::read_to_string(&args.experiment).map_err(|error| {
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)

@@ -129,7 +129,7 @@ impl Access {
     }
 }
 
-pub(super) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let target = parse_target(&args.url)?;
     let secret = args.access.secret()?;
     let journal = args.journal.clone().or_else(|| args.output.as_deref().map(journal_beside));
@@ -142,11 +142,11 @@ pub(super) fn run(args: Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended
         headers: args.access.headers()?,
         load: &args.load,
         seed: args.seed,
-        label: args.label,
-        metadata: args.metadata,
+        label: args.label.clone(),
+        metadata: args.metadata.clone(),
         journal: journal.as_deref(),
         resume: args.resume,
-        server_log: args.server_log,
+        server_log: args.server_log.clone(),
         detailed: !args.no_detail,
     };
     let measured = measurement.run(&stop_on_signals(), terminal)?;
