@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! vLLM `v1/core/kv_cache_utils.py` (`kv_cache_planning.py` from 0.33): `kv cache group sizes` holds each group's
-//! block size and is only printed for two groups or more; `GPU KV cache size` is printed for any.
+//! block size and is only printed for two groups or more; `KV cache size` is printed for any.
 
 use serde::Serialize;
 
@@ -37,9 +37,12 @@ impl GroupLog {
                 && rest.contains(" padding layers")
             {
                 found.padding_layers.extend(number(rest));
-            } else if let Some(rest) = after(line, "GPU KV cache size: ") {
+            }
+            // `GPU KV cache size` or `CPU KV cache size`, which 0.32 prints on one line with the concurrency.
+            if let Some(rest) = after(line, " KV cache size: ") {
                 found.kv_cache_tokens = number(rest);
-            } else if let Some(rest) = after(line, "Maximum concurrency for ") {
+            }
+            if let Some(rest) = after(line, "Maximum concurrency for ") {
                 let factor = rest.rsplit(' ').next().and_then(|text| text.trim_end_matches('x').parse().ok());
                 found.max_concurrency = factor;
             }
@@ -77,6 +80,12 @@ mod tests {
             ([1].as_slice(), Some(1_234_567))
         );
         assert_eq!(found.max_concurrency, Some(170.66));
+        let line = "INFO CPU KV cache size: 349,440 tokens, Maximum concurrency for 4,096 tokens per request: 85.31x";
+        let found = GroupLog::read(line);
+        assert_eq!(
+            (found.groups, found.kv_cache_tokens, found.max_concurrency),
+            (Some(1), Some(349_440), Some(85.31))
+        );
         assert_eq!(GroupLog::read("INFO GPU KV cache size: 12 tokens").groups, Some(1));
         assert_eq!(GroupLog::read("nothing of the kind (, \u{e9}").groups, None);
     }
