@@ -138,8 +138,11 @@ async fn read_request(
     loop {
         if let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&input[..end]).into_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
+            });
+            let length: usize = length.unwrap_or(0);
             while input.len() < end + 4 + length {
                 let (count, at) = read_stamped(stream, input).await?;
                 arrived = at;
