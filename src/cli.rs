@@ -25,13 +25,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(commands::bench::Args),
     Plan(commands::plan::Args),
     Explain(commands::explain::Args),
     Diff(commands::diff::Args),
     Check(commands::check::Args),
     Verify(commands::verify::Args),
     Devices(commands::devices::Args),
-    Bench(commands::bench::Args),
     Schema(commands::schema::Args),
     /// Whether arm B is better or worse than arm A, from result files of repeated runs.
     Compare(commands::compare::Args),
@@ -94,13 +94,13 @@ impl From<io::Error> for Ended {
 
 fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     match command {
+        Command::Bench(args) => commands::bench::run(args, terminal),
         Command::Plan(args) => commands::plan::run(args, terminal),
         Command::Explain(args) => commands::explain::run(args, terminal),
         Command::Diff(args) => commands::diff::run(args, terminal),
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Devices(args) => commands::devices::run(args, terminal),
-        Command::Bench(args) => commands::bench::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
         Command::Compare(args) => commands::compare::run(args, terminal),
         Command::Zoo(args) => commands::zoo::run(args, terminal),

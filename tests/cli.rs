@@ -1,5 +1,6 @@
 //! One module a subcommand.
 
+mod bench;
 mod check;
 mod compare;
 mod diff;

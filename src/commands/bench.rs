@@ -1,4 +1,12 @@
-//! `k3plan bench`: measurements on real machines.
+//! `k3plan bench`: load on live servers, experiments over several of them, and devices.
+
+mod load_args;
+mod measure;
+mod report;
+mod result;
+mod run;
+mod serve;
+mod table;
 
 use clap::Subcommand;
 
@@ -7,7 +15,7 @@ use crate::commands::bench_device;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
-/// Measure on real machines
+/// Measure live servers and devices
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -16,12 +24,17 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(Box<serve::Args>),
+    Run(run::Args),
+    Report(report::Args),
     Device(bench_device::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     match &args.command {
+        Command::Serve(args) => serve::run(args, terminal),
+        Command::Run(args) => run::run(args, terminal),
+        Command::Report(args) => report::run(args, terminal),
         Command::Device(args) => bench_device::run(args, terminal),
     }
 }

@@ -1,0 +1,137 @@
+//! What a server says of itself before it is measured: health, version, models, how it cuts text into tokens.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::call::{self, Answer};
+use crate::load::connection::Dialer;
+use crate::load::dataset::{CountTokens, GuessTokens};
+use crate::load::http;
+use crate::load::secret::Secret;
+use crate::load::target::Target;
+use crate::load::tls::Trust;
+
+/// Asks one server small questions, one at a time.
+#[derive(Debug)]
+pub struct Probe {
+    target: Target,
+    dialer: Dialer,
+    headers: Vec<(String, String)>,
+    runtime: tokio::runtime::Runtime,
+    patience: Duration,
+}
+
+/// What a server says of itself; `None` where it does not.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServerFacts {
+    /// The answer at `/version`.
+    pub version: Option<String>,
+    /// Names of the models it serves.
+    pub models: Vec<String>,
+    /// Where the first model's files lie, as the server names it.
+    pub root: Option<String>,
+    /// Longest context of the first model, in tokens.
+    pub max_model_len: Option<u64>,
+}
+
+impl Probe {
+    /// A probe that waits at most `patience` for each answer.
+    ///
+    /// # Errors
+    /// When the host has no address or the certificates cannot be read.
+    pub fn new(
+        target: &Target,
+        trust: &Trust,
+        secret: Option<&Secret>,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let headers =
+            secret.map(|secret| ("Authorization".to_owned(), secret.bearer())).into_iter().collect();
+        let dialer = Dialer::new(target, || trust.config())?;
+        Ok(Self { target: target.clone(), dialer, headers, runtime, patience })
+    }
+
+    /// The status at a path.
+    ///
+    /// # Errors
+    /// When no answer comes.
+    pub fn status(&self, path: &str) -> io::Result<u16> {
+        Ok(self.get(path)?.status)
+    }
+
+    /// Version and models.
+    ///
+    /// # Errors
+    /// When the server cannot be reached at all; a server without these paths has empty facts.
+    pub fn facts(&self) -> io::Result<ServerFacts> {
+        let models = self.get("/v1/models")?;
+        let version = self.get("/version").ok().and_then(|answer| parsed(&answer));
+        let models = parsed(&models);
+        let list = models.as_ref().and_then(|models| models.get("data")?.as_array());
+        let first = list.and_then(|list| list.first());
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        Ok(ServerFacts {
+            version: text(version.as_ref().and_then(|version| version.get("version"))),
+            models: list.into_iter().flatten().filter_map(|model| text(model.get("id"))).collect(),
+            root: text(first.and_then(|model| model.get("root"))),
+            max_model_len: first.and_then(|model| model.get("max_model_len")?.as_u64()),
+        })
+    }
+
+    /// The text of token ids, from vLLM's `/detokenize`.
+    pub fn detokenize(&self, model: &str, tokens: &[u32]) -> Option<String> {
+        let answer = self.post("/detokenize", &json!({"model": model, "tokens": tokens}))?;
+        Some(answer.get("prompt")?.as_str()?.to_owned())
+    }
+
+    /// The token ids of a text without special tokens, from vLLM's `/tokenize`.
+    pub fn tokenize(&self, model: &str, text: &str) -> Option<Vec<u32>> {
+        let body = json!({"model": model, "prompt": text, "add_special_tokens": false});
+        let answer = self.post("/tokenize", &body)?;
+        let tokens = answer.get("tokens")?.as_array()?.iter();
+        tokens.map(|token| u32::try_from(token.as_u64()?).ok()).collect()
+    }
+
+    fn get(&self, path: &str) -> io::Result<Answer> {
+        let (path, authority) = (self.target.path(path), self.target.authority());
+        self.runtime.block_on(call::get(&self.dialer, &path, &authority, &self.headers, self.patience))
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Option<Value> {
+        let (path, authority) = (self.target.path(path), self.target.authority());
+        let request = http::request("POST", &path, &authority, &self.headers, body.to_string().as_bytes());
+        let answer = self.runtime.block_on(call::ask(&self.dialer, &request, self.patience)).ok()?;
+        parsed(&answer)
+    }
+}
+
+fn parsed(answer: &Answer) -> Option<Value> {
+    if answer.status == 200 { serde_json::from_slice(&answer.body).ok() } else { None }
+}
+
+/// Counts tokens by asking the server, or by a guess from the first time it gives no answer.
+#[derive(Debug)]
+pub struct ServerTokens<'a> {
+    /// Whom to ask.
+    pub probe: &'a Probe,
+    /// The model whose tokens count.
+    pub model: &'a str,
+    /// Whether a count was guessed.
+    pub guessed: bool,
+}
+
+impl CountTokens for ServerTokens<'_> {
+    fn count(&mut self, text: &str) -> u64 {
+        let counted = if self.guessed { None } else { self.probe.tokenize(self.model, text) };
+        counted.map_or_else(
+            || {
+                self.guessed = true;
+                GuessTokens.count(text)
+            },
+            |tokens| tokens.len() as u64,
+        )
+    }
+}

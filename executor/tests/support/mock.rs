@@ -1,0 +1,421 @@
+//! A server that answers as it is told: by the model's name it streams as fast as it is read, at exact times, or
+//! breaks in one of the ways that servers break.
+
+use std::collections::BinaryHeap;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+
+/// To the first token, and from token to token, of the model `timed`.
+pub(crate) const FIRST: Duration = Duration::from_millis(50);
+pub(crate) const NEXT: Duration = Duration::from_millis(10);
+
+/// What the server has seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Head of each request.
+    pub(crate) heads: Mutex<Vec<String>>,
+    /// Answers that were written to their end.
+    pub(crate) finished: Mutex<usize>,
+    /// How late each timed token was written.
+    pub(crate) lateness: Mutex<Vec<Duration>>,
+}
+
+/// A running server; it lives as long as the program.
+pub(crate) struct Mock {
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl Mock {
+    pub(crate) fn start(port: u16) -> Self {
+        Self::start_with(port, false)
+    }
+
+    /// With a certificate that nobody has signed.
+    pub(crate) fn start_tls() -> Self {
+        Self::start_with(0, true)
+    }
+
+    fn start_with(port: u16, tls: bool) -> Self {
+        let (told, address) = channel();
+        let seen = Arc::new(Seen::default());
+        let shared = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let (timer, tasks) = channel();
+            let for_timer = Arc::clone(&shared);
+            std::thread::spawn(move || keep_time(&tasks, &for_timer));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let socket = tokio::net::TcpSocket::new_v4().unwrap();
+                socket.set_reuseaddr(true).unwrap();
+                socket.bind(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+                let listener = socket.listen(16_384).unwrap();
+                told.send(listener.local_addr().unwrap()).unwrap();
+                accept(listener, tls, shared, timer).await;
+            });
+        });
+        Self { address: address.recv().unwrap(), seen }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+async fn accept(listener: TcpListener, tls: bool, seen: Arc<Seen>, timer: Sender<Timed>) {
+    let acceptor = tls.then(acceptor);
+    while let Ok((stream, _)) = listener.accept().await {
+        stream.set_nodelay(true).unwrap();
+        nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::ReceiveTimestampns, &true).unwrap();
+        let (seen, timer, acceptor) = (Arc::clone(&seen), timer.clone(), acceptor.clone());
+        tokio::spawn(async move {
+            // A client that goes away is what some tests are about.
+            let _ = match acceptor {
+                Some(acceptor) => acceptor.accept(stream).await.map(drop),
+                None => serve(stream, &seen, &timer).await,
+            };
+        });
+    }
+}
+
+fn acceptor() -> tokio_rustls::TlsAcceptor {
+    let certificate = CertificateDer::from(include_bytes!("../data/self_signed.der").as_slice());
+    let key = PrivatePkcs8KeyDer::from(include_bytes!("../data/self_signed_key.der").as_slice());
+    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key.into())
+        .unwrap();
+    Arc::new(config).into()
+}
+
+/// Reads what is there and tells when it arrived, so that a server with much to do is not a slow one.
+async fn read_stamped(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<(usize, Instant)> {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+    use std::os::fd::AsRawFd as _;
+    let mut buffer = [0; 16 * 1024];
+    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+    loop {
+        stream.readable().await?;
+        let read = stream.try_io(tokio::io::Interest::READABLE, || {
+            let mut pieces = [io::IoSliceMut::new(&mut buffer)];
+            let message =
+                recvmsg::<()>(stream.as_raw_fd(), &mut pieces, Some(&mut control), MsgFlags::empty())?;
+            let stamp = message.cmsgs()?.find_map(|one| match one {
+                ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+                _ => None,
+            });
+            Ok((message.bytes, stamp))
+        });
+        match read {
+            Ok((count, stamp)) => {
+                let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+                let lag = stamp.and_then(|stamp| wall.checked_sub(stamp)).unwrap_or_default();
+                input.extend_from_slice(&buffer[..count]);
+                return Ok((count, Instant::now() - lag));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A head and a body, and when they were there; `None` when the client has closed.
+async fn read_request(
+    stream: &mut TcpStream,
+    input: &mut Vec<u8>,
+) -> io::Result<Option<(String, Vec<u8>, Instant)>> {
+    let mut arrived = Instant::now();
+    loop {
+        if let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&input[..end]).into_owned();
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().unwrap())
+            });
+            let length: usize = length.unwrap_or(0);
+            while input.len() < end + 4 + length {
+                let (count, at) = read_stamped(stream, input).await?;
+                arrived = at;
+                if count == 0 {
+                    return Ok(None);
+                }
+            }
+            let body = input[end + 4..end + 4 + length].to_vec();
+            input.drain(..end + 4 + length);
+            return Ok(Some((head, body, arrived)));
+        }
+        let (count, at) = read_stamped(stream, input).await?;
+        arrived = at;
+        if count == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -> io::Result<()> {
+    let mut input = Vec::new();
+    while let Some((head, body, arrived)) = read_request(&mut stream, &mut input).await? {
+        seen.heads.lock().unwrap().push(head.clone());
+        if head.starts_with("GET ") {
+            let answer = match head.split(' ').nth(1) {
+                Some("/v1/models") => {
+                    json!({"data": [{"id": "fast", "root": "fast", "max_model_len": 4096}]}).to_string()
+                }
+                Some("/version") => json!({"version": "mock"}).to_string(),
+                Some("/metrics") => "vllm:num_requests_running{engine=\"0\"} 2.0\n".to_owned(),
+                _ => String::new(),
+            };
+            stream.write_all(plain(200, &answer).as_bytes()).await?;
+            continue;
+        }
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let model = body["model"].as_str().unwrap_or("").to_owned();
+        let limit = body.get("max_tokens").or(body.get("max_completion_tokens"));
+        let tokens = limit.and_then(Value::as_u64).unwrap_or(16);
+        let prompt = body["prompt"].as_array().map_or(1, Vec::len) as u64;
+        let chat = head.starts_with("POST /v1/chat");
+        if !answer(&mut stream, &model, chat, prompt, tokens, &head, arrived, timer).await? {
+            return Ok(());
+        }
+        *seen.finished.lock().unwrap() += 1;
+    }
+    Ok(())
+}
+
+const STREAM_HEAD: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
+
+fn plain(status: u16, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status} Mock\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{:x}\r\n", data.len()).into_bytes();
+    bytes.extend_from_slice(data);
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
+/// One token's event, as long as vLLM's.
+fn token_event(chat: bool, finish: Option<&str>) -> Vec<u8> {
+    let choice = if chat {
+        json!({"index": 0, "delta": {"content": " w343"}, "logprobs": null, "finish_reason": finish, "token_ids": null})
+    } else {
+        json!({"index": 0, "text": " w343", "logprobs": null, "finish_reason": finish, "stop_reason": null,
+            "prompt_token_ids": null, "token_ids": null})
+    };
+    let event = json!({"id": "cmpl-aab10aec5e28b022", "object": "text_completion", "created": 1_796_190_824,
+        "model": "mock", "choices": [choice]});
+    chunk(format!("data: {event}\n\n").as_bytes())
+}
+
+fn ending(prompt: u64, tokens: u64) -> Vec<u8> {
+    let usage = json!({"id": "cmpl-aab10aec5e28b022", "choices": [], "usage": {"prompt_tokens": prompt,
+        "total_tokens": prompt + tokens, "completion_tokens": tokens}});
+    let mut bytes = chunk(format!("data: {usage}\n\n").as_bytes());
+    bytes.extend(chunk(b"data: [DONE]\n\n"));
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
+/// Writes an answer; false when the connection is of no further use.
+#[expect(clippy::too_many_arguments, reason = "all of a request and of the server")]
+async fn answer(
+    stream: &mut TcpStream,
+    model: &str,
+    chat: bool,
+    prompt: u64,
+    tokens: u64,
+    head: &str,
+    arrived: Instant,
+    timer: &Sender<Timed>,
+) -> io::Result<bool> {
+    if let Some(status) = model.strip_prefix("http_") {
+        let key = head.lines().find_map(|line| line.strip_prefix("Authorization: Bearer ")).unwrap_or("");
+        let body = json!({"error": {"message": format!("told so, {key}"), "code": status}}).to_string();
+        stream.write_all(plain(status.parse().unwrap(), &body).as_bytes()).await?;
+        return Ok(true);
+    }
+    if let Some(location) = model.strip_prefix("redirect ") {
+        let head = format!("HTTP/1.1 307 Mock\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        return Ok(true);
+    }
+    let event = token_event(chat, None);
+    let started = [STREAM_HEAD.as_bytes(), &event].concat();
+    match model {
+        "fast" => {
+            let many = event.repeat(64);
+            let mut left = tokens;
+            stream.write_all(STREAM_HEAD.as_bytes()).await?;
+            while left > 64 {
+                stream.write_all(&many).await?;
+                left -= 64;
+            }
+            let mut last = event.repeat(usize::try_from(left.saturating_sub(1)).unwrap());
+            last.extend(token_event(chat, Some("length")));
+            last.extend(ending(prompt, tokens));
+            stream.write_all(&last).await?;
+        }
+        "timed" => {
+            let (done, finished) = tokio::sync::oneshot::channel();
+            let socket = duplicate(stream)?;
+            let first_due = arrived + FIRST;
+            let task = Timed { due: first_due, socket, left: tokens, prompt, tokens, chat, done };
+            timer.send(task).unwrap();
+            let _ = finished.await;
+        }
+        "half_then_rest" => {
+            // A character cut in two over two writes is a whole one.
+            let event = json!({"choices": [{"text": "\u{20ac}", "finish_reason": "stop"}]});
+            let bytes = chunk(format!("data: {event}\n\n").as_bytes());
+            let cut = bytes.iter().position(|byte| *byte == 0xe2).unwrap() + 1;
+            stream.write_all(&[STREAM_HEAD.as_bytes(), &bytes[..cut]].concat()).await?;
+            tokio::task::yield_now().await;
+            stream.write_all(&[&bytes[cut..], &ending(prompt, 1)].concat()).await?;
+        }
+        "half_utf8" => {
+            let bad = chunk(b"data: {\"choices\":[{\"text\":\"\xe2\x82\"}]}\n\n");
+            stream.write_all(&[started, bad].concat()).await?;
+        }
+        "broken_json" => {
+            let bad = chunk(b"data: {\"choices\":[{\"text\": oops\n\n");
+            stream.write_all(&[started, bad].concat()).await?;
+        }
+        "server_error" => {
+            let bad = chunk(b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
+            stream.write_all(&[started, bad].concat()).await?;
+        }
+        "several" => {
+            let event =
+                json!({"choices": [{"text": "a b c", "token_ids": [1, 2, 3], "finish_reason": null}]});
+            let event = chunk(format!("data: {event}\n\n").as_bytes());
+            let mut bytes = [STREAM_HEAD.as_bytes(), &event, &event].concat();
+            bytes.extend(ending(prompt, 6));
+            stream.write_all(&bytes).await?;
+        }
+        "empty" => {
+            stream
+                .write_all(&[STREAM_HEAD.as_bytes(), &chunk(b"data: [DONE]\n\n"), b"0\r\n\r\n"].concat())
+                .await?;
+        }
+        "stall" => {
+            stream.write_all(&started).await?;
+            std::future::pending::<()>().await;
+        }
+        "silent" => std::future::pending::<()>().await,
+        "reset" => {
+            stream.write_all(&started).await?;
+            stream.set_zero_linger()?;
+            return Ok(false);
+        }
+        "closed_early" => {
+            stream.write_all(&started).await?;
+            return Ok(false);
+        }
+        "not_http" => {
+            stream.write_all(b"220 mail.example ESMTP\r\n").await?;
+            return Ok(false);
+        }
+        "endless" => {
+            stream.write_all(STREAM_HEAD.as_bytes()).await?;
+            let many = event.repeat(64);
+            loop {
+                stream.write_all(&many).await?;
+            }
+        }
+        _ => {
+            let body =
+                json!({"error": {"message": format!("The model `{model}` does not exist."), "code": 404}});
+            stream.write_all(plain(404, &body.to_string()).as_bytes()).await?;
+        }
+    }
+    Ok(true)
+}
+
+fn duplicate(stream: &TcpStream) -> io::Result<std::net::TcpStream> {
+    use std::os::fd::AsFd as _;
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
+}
+
+struct Timed {
+    due: Instant,
+    socket: std::net::TcpStream,
+    left: u64,
+    prompt: u64,
+    tokens: u64,
+    chat: bool,
+    done: tokio::sync::oneshot::Sender<()>,
+}
+
+impl PartialEq for Timed {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+impl Eq for Timed {}
+impl PartialOrd for Timed {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timed {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.due.cmp(&self.due)
+    }
+}
+
+/// Writes each token when it is due; what is late does not move what follows.
+fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
+    let mut queue: BinaryHeap<Timed> = BinaryHeap::new();
+    let mut lateness = Vec::new();
+    let middle = [token_event(false, None), token_event(true, None)];
+    loop {
+        let wait = queue
+            .peek()
+            .map_or(Duration::from_secs(3600), |next| next.due.saturating_duration_since(Instant::now()));
+        if wait.is_zero() {
+            if let Some(mut next) = queue.pop() {
+                lateness.push(next.due.elapsed());
+                let last = next.left <= 1;
+                let first = if next.left == next.tokens { STREAM_HEAD.as_bytes() } else { b"" };
+                let bytes = if last {
+                    let event = token_event(next.chat, Some("length"));
+                    &[first, &event, &ending(next.prompt, next.tokens)].concat()
+                } else if first.is_empty() {
+                    &middle[usize::from(next.chat)]
+                } else {
+                    &[first, &middle[usize::from(next.chat)]].concat()
+                };
+                let written = next.socket.write_all(bytes);
+                if last || written.is_err() {
+                    seen.lateness.lock().unwrap().append(&mut lateness);
+                    let _ = next.done.send(());
+                } else {
+                    next.left -= 1;
+                    next.due += NEXT;
+                    queue.push(next);
+                }
+            }
+            continue;
+        }
+        match tasks.recv_timeout(wait) {
+            Ok(task) => queue.push(task),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! One measurement: probe the server, make the requests, run the load, gather what there is to tell.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use executor::load::client_cost::{Delivered, bottlenecks};
+use executor::load::journal::{Journal, Kept};
+use executor::load::request::BodyTemplate;
+use executor::load::run::{self, Load, raise_file_limit, wall_clock};
+use executor::load::secret::Secret;
+use executor::load::summary::Summary;
+use executor::load::target::Target;
+use executor::load::tls::Trust;
+use executor::server::group_log::GroupLog;
+use executor::server::machine::Machine;
+use executor::server::probe::{Probe, ServerFacts};
+use serde_json::{Value, json};
+
+use super::load_args::LoadArgs;
+use super::result::Measured;
+use super::table::Live;
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+/// Which server is measured, and with what.
+pub(super) struct Measurement<'a> {
+    pub(super) target: &'a Target,
+    pub(super) model: Option<&'a str>,
+    pub(super) secret: Option<&'a Secret>,
+    pub(super) trust: &'a Trust,
+    pub(super) headers: &'a [(String, String)],
+    pub(super) load: &'a LoadArgs,
+    pub(super) seed: u64,
+    pub(super) label: Option<String>,
+    pub(super) metadata: Vec<(String, String)>,
+    pub(super) journal: Option<&'a Path>,
+    pub(super) resume: bool,
+    pub(super) server_log: Option<PathBuf>,
+    pub(super) detailed: bool,
+}
+
+/// A signal ends a run early; what it had stays.
+pub(super) type Cancel = tokio::sync::watch::Receiver<bool>;
+
+impl Measurement<'_> {
+    /// Measures.
+    pub(super) fn run(self, cancel: &Cancel, terminal: &mut Terminal<'_>) -> Result<Measured, Failure> {
+        let load = self.load;
+        let (limits, arrivals) = (load.limits()?, load.arrivals()?);
+        let patience = limits.connect.min(Duration::from_secs(10));
+        let probe = Probe::new(self.target, self.trust, self.secret, patience).map_err(|error| {
+            Failure::new(format!("failed to find the server `{}`", self.target)).caused_by(error)
+        })?;
+        let mut notes = Vec::new();
+        let facts = probe.facts().unwrap_or_else(|error| {
+            notes.push(format!("the server told nothing of itself before the run: {error}"));
+            ServerFacts::default()
+        });
+        let model =
+            self.model.map(str::to_owned).or_else(|| facts.models.first().cloned()).ok_or_else(|| {
+                Failure::new(format!("`{}` names no model", self.target)).hint("name it with `--model`")
+            })?;
+        let made = load.requests(self.seed, &model, &probe)?;
+        notes.extend(made.notes);
+        let planned = made.requests.len();
+        let streams = load.max_concurrency.unwrap_or(planned).min(planned);
+        let files = raise_file_limit();
+        if files < streams as u64 + 64 {
+            notes.push(format!("the system allows {files} open files, too few for {streams} streams"));
+        }
+        let settings = self.settings(&model);
+        let mut todo: Vec<usize> = (0..planned).collect();
+        let journal_failure = |error| Failure::new("failed to keep the journal").caused_by(error);
+        let mut kept = None;
+        let journal = match self.journal {
+            None => None,
+            Some(path) if self.resume && path.exists() => {
+                let (journal, before) =
+                    Journal::resume(path, &settings, wall_clock()).map_err(journal_failure)?;
+                let settled = before.records.iter().filter(|record| Kept::is_settled(record));
+                let settled: std::collections::BTreeSet<usize> = settled.map(|record| record.index).collect();
+                todo.retain(|index| !settled.contains(index));
+                kept = Some(before);
+                Some(journal)
+            }
+            Some(path) => Some(Journal::create(path, &settings, wall_clock()).map_err(|error| {
+                journal_failure(error).hint("go on with it by `--resume`, or name another file")
+            })?),
+        };
+        let machine = Machine::look();
+        let plan = Load {
+            target: self.target.clone(),
+            endpoint: load.endpoint.clone().unwrap_or_else(|| load.api().endpoint().to_owned()),
+            template: BodyTemplate::new(load.api(), &model, load.ignore_eos, load.count(), &load.extra()),
+            headers: self.headers.to_vec(),
+            secret: self.secret.cloned(),
+            trust: self.trust.clone(),
+            requests: made.requests,
+            todo,
+            warmups: made.warmups,
+            due: made.due,
+            max_concurrency: load.max_concurrency,
+            ramp_up_seconds: load.ramp_up_seconds,
+            limits,
+            threads: load.threads,
+            keep_text: load.keep_texts,
+            metrics_interval: load.metrics_interval()?,
+        };
+        let mut live = Live::default();
+        let outcome = run::run(plan, journal, cancel, &mut |progress| {
+            if terminal.progress {
+                live.draw(terminal.err, progress);
+            }
+        })
+        .map_err(|error| Failure::new("failed to run the load").caused_by(error))?;
+        let rate = load.request_rate.is_finite().then_some(load.request_rate);
+        let rate = rate.filter(|_| matches!(arrivals, executor::load::arrival::Arrivals::Rate { .. }));
+        let delivered = Delivered::of(&outcome.records, rate, load.max_concurrency);
+        let mut records = outcome.records;
+        let (mut duration, mut parts) = (outcome.duration, 1);
+        if let Some(before) = kept {
+            duration += before.duration;
+            parts += before.parts.len();
+            records.extend(before.records.into_iter().filter(Kept::is_settled));
+            records.sort_by_key(|record| record.index);
+        }
+        let summary = Summary::of(&records, duration, &load.metric_percentiles, &load.goodput());
+        let typical = summary.itl.median / 1000.0;
+        let late = summary.send_lag.percentiles.last().map_or(0.0, |(_, ms)| ms / 1000.0);
+        let signs = bottlenecks(&outcome.client, &delivered, late, typical);
+        if outcome.warmups.failed > 0 {
+            let first = outcome.warmups.first_failure.as_deref().unwrap_or("");
+            notes.push(format!(
+                "{} of {} warm-up requests failed: {first}",
+                outcome.warmups.failed, outcome.warmups.sent
+            ));
+        }
+        Ok(Measured {
+            model,
+            label: self.label,
+            seed: self.seed,
+            settings,
+            started_at: outcome.started_at,
+            parts,
+            interrupted: outcome.interrupted,
+            requests_planned: planned,
+            records,
+            summary,
+            client: Some((outcome.client, delivered, signs)),
+            warmups: outcome.warmups,
+            samples: outcome.samples,
+            server: server(self.target, &facts, self.server_log.as_deref(), &mut notes),
+            machine: serde_json::to_value(machine).unwrap_or(Value::Null),
+            notes,
+            metadata: self.metadata,
+            detailed: self.detailed,
+        })
+    }
+
+    fn settings(&self, model: &str) -> Value {
+        let mut settings = self.load.settings();
+        if let Some(map) = settings.as_object_mut() {
+            map.insert("url".to_owned(), self.target.to_string().into());
+            map.insert("model".to_owned(), model.into());
+            map.insert("seed".to_owned(), self.seed.into());
+        }
+        settings
+    }
+}
+
+fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut Vec<String>) -> Value {
+    let groups = log.and_then(|path| match std::fs::read(path) {
+        Ok(text) => Some(GroupLog::read(&String::from_utf8_lossy(&text))),
+        Err(error) => {
+            notes.push(format!("the server's log `{}` could not be read: {error}", path.display()));
+            None
+        }
+    });
+    json!({
+        "url": target.to_string(),
+        "version": facts.version,
+        "models": facts.models,
+        "root": facts.root,
+        "max_model_len": facts.max_model_len,
+        "kv_cache": groups,
+    })
+}
+
+/// A receiver that turns true when a signal asks to stop.
+pub(super) fn stop_on_signals() -> Cancel {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (sender, receiver) = tokio::sync::watch::channel(false);
+    // Without the thread a signal ends the program at once, as it would anyway.
+    let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+            let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
+            std::future::poll_fn(|cx| {
+                let any = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+                if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            // A second signal finds no handler left in the way.
+            let _ = sender.send(true);
+            std::future::pending::<()>().await;
+        });
+    });
+    receiver
+}

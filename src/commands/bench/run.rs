@@ -1,0 +1,350 @@
+//! `k3plan bench run`: an experiment over several ways to serve one model.
+
+mod experiment;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use executor::load::secret::Secret;
+use executor::load::target::Target;
+use executor::load::tls::Trust;
+use executor::server::group_log::GroupLog;
+use executor::server::probe::Probe;
+use executor::server::process::ServerProcess;
+
+use super::load_args::LoadArgs;
+use super::measure::{Cancel, Measurement, stop_on_signals};
+use super::result::Measured;
+use super::serve::{Access, journal_beside, parse_target, write_result};
+use crate::cli::Ended;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use experiment::{Arm, Experiment, Step};
+
+/// Run an experiment: start each arm's server, check its KV cache groups, measure, end it.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The experiment's file.
+    experiment: PathBuf,
+    /// Folder for results, journals and logs.
+    #[arg(long, default_value = "results", value_name = "FOLDER")]
+    output: PathBuf,
+    /// Leave out what the folder already holds.
+    #[arg(long)]
+    resume: bool,
+    /// Print the steps and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+struct Session<'a> {
+    experiment: &'a Experiment,
+    load: LoadArgs,
+    folder: &'a Path,
+    secret: Option<Secret>,
+    trust: Trust,
+    headers: &'a [(String, String)],
+    cancel: Cancel,
+}
+
+/// An arm's server, up and checked.
+struct Up {
+    target: Target,
+    process: Option<ServerProcess>,
+}
+
+pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let text = std::fs::read_to_string(&args.experiment).map_err(|error| {
+        Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
+            .caused_by(error)
+    })?;
+    let experiment = Experiment::read(&text)?;
+    let steps = experiment.steps();
+    if args.dry_run {
+        return tell_steps(&experiment, &steps, terminal);
+    }
+    std::fs::create_dir_all(&args.output).map_err(|error| {
+        Failure::new(format!("failed to make the folder `{}`", args.output.display())).caused_by(error)
+    })?;
+    let session = Session {
+        load: experiment.load_args()?,
+        experiment: &experiment,
+        folder: &args.output,
+        secret: args.access.secret()?,
+        trust: args.access.trust(),
+        headers: args.access.headers()?,
+        cancel: stop_on_signals(),
+    };
+    writeln!(terminal.out, "{}", experiment.title)?;
+    writeln!(
+        terminal.out,
+        "{:<16}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
+        "arm", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
+    )?;
+    let mut up: Vec<Option<Up>> = experiment.arms.iter().map(|_| None).collect();
+    let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); experiment.arms.len()];
+    for step in &steps {
+        let Some(arm) = experiment.arms.get(step.arm) else { continue };
+        let path = session.result_path(arm, *step);
+        if let Some(list) = files.get_mut(step.arm) {
+            list.push(path.clone());
+        }
+        if path.exists() && args.resume {
+            continue;
+        }
+        if path.exists() {
+            return Err(Failure::new(format!("the result `{}` exists", path.display()))
+                .hint("go on with `--resume`, or name another folder by `--output`")
+                .into());
+        }
+        if !experiment.keep_running {
+            for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
+                let name = experiment.arms.get(index).map_or("", |arm| arm.name.as_str());
+                session.end(name, other.take())?;
+            }
+        }
+        let Some(place) = up.get_mut(step.arm) else { continue };
+        if place.is_none() {
+            *place = Some(session.bring_up(arm, terminal)?);
+        }
+        let Some(server) = place else { continue };
+        let measured = session.measure(arm, server, *step, &path, terminal)?;
+        tell_measured(arm, *step, &measured, terminal)?;
+    }
+    for (arm, server) in experiment.arms.iter().zip(up) {
+        session.end(&arm.name, server)?;
+    }
+    tell_comparison(&experiment, &files, terminal)?;
+    Ok(Exit::Fine)
+}
+
+impl Session<'_> {
+    fn result_path(&self, arm: &Arm, step: Step) -> PathBuf {
+        self.folder.join(format!("{}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
+    }
+
+    /// Starts an arm's server, waits until it is healthy, checks its groups.
+    fn bring_up(&self, arm: &Arm, terminal: &mut Terminal<'_>) -> Result<Up, Failure> {
+        let target = parse_target(&arm.address())?;
+        let started =
+            |cause: String| Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
+        let patience = Duration::from_secs(5);
+        let probe = Probe::new(&target, &self.trust, self.secret.as_ref(), patience)
+            .map_err(|error| started(error.to_string()))?;
+        let mut process = None;
+        if let Some(command) = arm.filled_command()? {
+            if probe.status(&self.experiment.health.path).is_ok() {
+                return Err(started(format!("another server already answers at {target}"))
+                    .hint("end it, or give the arm another `port`"));
+            }
+            let environment = arm.filled_environment()?;
+            let log = self.folder.join(format!("{}.log", arm.name));
+            let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
+                |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
+            )?;
+            process = Some(server);
+        }
+        let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
+        self.wait_until_healthy(arm, &probe, process.as_mut())?;
+        if let Some(expected) = arm.expected_groups {
+            let log = process.as_ref().map(|process| process.log().to_owned()).or_else(|| arm.log.clone());
+            let text = log.as_deref().map(std::fs::read).and_then(Result::ok).unwrap_or_default();
+            let found = GroupLog::read(&String::from_utf8_lossy(&text));
+            if found.groups != Some(expected) {
+                let have = found.groups.map_or("does not tell its groups".to_owned(), |count| {
+                    format!("has {count} KV cache groups (block sizes {:?})", found.group_block_sizes)
+                });
+                return Err(Failure::new(format!("the arm `{}` is not what the experiment says", arm.name))
+                    .caused_by(format!("its server {have} where {expected} are expected"))
+                    .hint("see what decides it with `k3plan explain`, or correct `expected_groups`"));
+            }
+        }
+        Ok(Up { target, process })
+    }
+
+    fn wait_until_healthy(
+        &self,
+        arm: &Arm,
+        probe: &Probe,
+        mut process: Option<&mut ServerProcess>,
+    ) -> Result<(), Failure> {
+        const LOOK: Duration = Duration::from_millis(250);
+        const LINES: usize = 15;
+        let health = &self.experiment.health;
+        let failed = |cause: String, process: Option<&ServerProcess>| {
+            let failure = Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
+            match process {
+                Some(process) => failure.at(format!(
+                    "last lines of {}:\n{}",
+                    process.log().display(),
+                    self.hide(&process.last_lines(LINES))
+                )),
+                None => failure,
+            }
+        };
+        let timeout = Duration::try_from_secs_f64(health.timeout_seconds).unwrap_or(Duration::MAX);
+        let begun = Instant::now();
+        let mut last = "no answer".to_owned();
+        loop {
+            if *self.cancel.borrow() {
+                return Err(failed("a signal has ended the experiment".to_owned(), None));
+            }
+            if let Some(process) = process.as_deref_mut() {
+                match process.ended() {
+                    Ok(None) => {}
+                    Ok(Some(status)) => {
+                        return Err(failed(format!("its server ended: {status}"), Some(process)));
+                    }
+                    Err(error) => return Err(failed(error.to_string(), Some(process))),
+                }
+            }
+            match probe.status(&health.path) {
+                Ok(200) => return Ok(()),
+                Ok(status) => last = format!("`{}` answers {status}", health.path),
+                Err(error) => last.clone_from(&error.to_string()),
+            }
+            if begun.elapsed() > timeout {
+                let seconds = health.timeout_seconds;
+                return Err(failed(
+                    format!("it was not healthy after {seconds} s: {last}"),
+                    process.as_deref(),
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn hide(&self, text: &str) -> String {
+        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+    }
+
+    fn measure(
+        &self,
+        arm: &Arm,
+        up: &Up,
+        step: Step,
+        path: &Path,
+        terminal: &mut Terminal<'_>,
+    ) -> Result<Measured, Failure> {
+        let mut metadata = vec![
+            ("experiment".to_owned(), self.experiment.title.clone()),
+            ("arm".to_owned(), arm.name.clone()),
+            ("repeat".to_owned(), step.repeat.to_string()),
+        ];
+        metadata.extend(arm.shown_command().map(|command| ("command".to_owned(), command)));
+        if !arm.env.is_empty() {
+            metadata.push(("env".to_owned(), arm.shown_environment()));
+        }
+        metadata.extend(arm.note.clone().map(|note| ("note".to_owned(), note)));
+        let journal = journal_beside(path);
+        let measurement = Measurement {
+            target: &up.target,
+            model: self.experiment.model.as_deref(),
+            secret: self.secret.as_ref(),
+            trust: &self.trust,
+            headers: self.headers,
+            load: &self.load,
+            seed: step.seed,
+            label: Some(arm.name.clone()),
+            metadata,
+            journal: Some(&journal),
+            resume: true,
+            server_log: up
+                .process
+                .as_ref()
+                .map(|process| process.log().to_owned())
+                .or_else(|| arm.log.clone()),
+            detailed: true,
+        };
+        let measured = measurement.run(&self.cancel, terminal)?;
+        let stopped = |cause: String| {
+            Failure::new(format!("the arm `{}` could not be measured with seed {}", arm.name, step.seed))
+                .caused_by(cause)
+                .hint(format!("what it had is in `{}`; go on with `--resume`", journal.display()))
+        };
+        if measured.interrupted {
+            return Err(stopped("a signal has ended the experiment".to_owned()));
+        }
+        if measured.summary.completed == 0 {
+            let first = measured.records.iter().find_map(|record| record.failure.as_ref());
+            let why =
+                first.map_or_else(String::new, |failure| format!(": {}: {}", failure.kind, failure.detail));
+            return Err(stopped(format!("no request succeeded{why}")));
+        }
+        write_result(path, &measured)?;
+        Ok(measured)
+    }
+
+    fn end(&self, name: &str, up: Option<Up>) -> Result<(), Failure> {
+        let patience = Duration::try_from_secs_f64(self.experiment.health.stop_seconds).unwrap_or_default();
+        match up.and_then(|up| up.process) {
+            None => Ok(()),
+            Some(mut process) => process
+                .stop(patience)
+                .map_err(|error| Failure::new(format!("failed to end the arm `{name}`")).caused_by(error)),
+        }
+    }
+}
+
+fn tell_measured(
+    arm: &Arm,
+    step: Step,
+    measured: &Measured,
+    terminal: &mut Terminal<'_>,
+) -> std::io::Result<()> {
+    let summary = &measured.summary;
+    writeln!(
+        terminal.out,
+        "{:<16}{:>6}{:>8}{:>10.3}{:>10.3}{:>10.3}{:>12.1}{:>8}",
+        arm.name,
+        step.seed,
+        step.repeat,
+        summary.ttft.median,
+        summary.tpot.median,
+        summary.itl.median,
+        summary.output_throughput,
+        summary.failed
+    )?;
+    let signs = measured.client.as_ref().map(|(_, _, bottlenecks)| bottlenecks.as_slice());
+    for bottleneck in signs.unwrap_or(&[]) {
+        writeln!(terminal.err, "warning: {bottleneck}")?;
+    }
+    terminal.out.flush()
+}
+
+fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let Experiment { title, source, date, .. } = experiment;
+    writeln!(terminal.out, "{title}\n{source}, {date}\n")?;
+    for arm in &experiment.arms {
+        let groups =
+            arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));
+        writeln!(terminal.out, "{}  {}{groups}", arm.name, arm.address())?;
+        if let Some(command) = arm.shown_command() {
+            writeln!(terminal.out, "    {command}")?;
+        }
+    }
+    writeln!(terminal.out)?;
+    for step in steps {
+        let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
+        writeln!(terminal.out, "{name}  seed {}  repeat {}", step.seed, step.repeat)?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn tell_comparison(
+    experiment: &Experiment,
+    files: &[Vec<PathBuf>],
+    terminal: &mut Terminal<'_>,
+) -> std::io::Result<()> {
+    let list = |index: usize| {
+        let paths = files.get(index).into_iter().flatten().map(|path| path.display().to_string());
+        paths.collect::<Vec<_>>().join(" ")
+    };
+    for index in 1..experiment.arms.len() {
+        writeln!(terminal.out, "k3plan compare {} -- {}", list(0), list(index))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! An experiment file: its arms, its load, its order, as written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args as _, FromArgMatches as _};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::commands::bench::load_args::LoadArgs;
+use crate::failure::Failure;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Experiment {
+    pub(super) title: String,
+    /// Where the experiment comes from.
+    pub(super) source: String,
+    pub(super) date: String,
+    /// Name of the model in requests; the server's first when not given.
+    pub(super) model: Option<String>,
+    /// Flags of `bench serve`, with underscores.
+    load: BTreeMap<String, Value>,
+    pub(super) seeds: Vec<u64>,
+    #[serde(default = "one")]
+    pub(super) repeats: usize,
+    pub(super) order: Order,
+    /// Whether all servers run at the same time, from the first step to the last.
+    #[serde(default)]
+    pub(super) keep_running: bool,
+    #[serde(default)]
+    pub(super) health: Health,
+    pub(super) arms: Vec<Arm>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// In which order arms and seeds take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Order {
+    /// All of the first arm, then all of the second.
+    BackToBack,
+    /// Every arm with a seed, then every arm with the next.
+    Interleaved,
+    /// As interleaved, every second round backwards.
+    Abba,
+}
+
+/// When a server counts as up.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Health {
+    /// Answers 200 when the server is up.
+    pub(super) path: String,
+    /// Seconds to wait for that.
+    pub(super) timeout_seconds: f64,
+    /// Seconds to wait for a server to end before it is killed.
+    pub(super) stop_seconds: f64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { path: "/health".to_owned(), timeout_seconds: 1800.0, stop_seconds: 60.0 }
+    }
+}
+
+/// One way to serve the model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arm {
+    pub(super) name: String,
+    /// Program and arguments that start the server; `{port}` is replaced, `${NAME}` is taken from the
+    /// environment.
+    pub(super) command: Option<Vec<String>>,
+    pub(super) port: Option<u16>,
+    /// The server's address, when it is not on the port of this machine.
+    pub(super) url: Option<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) folder: Option<PathBuf>,
+    /// How many KV cache groups the plan says.
+    pub(super) expected_groups: Option<usize>,
+    /// Log of a server that is not started here.
+    pub(super) log: Option<PathBuf>,
+    /// What differs from the other arms.
+    pub(super) note: Option<String>,
+}
+
+/// One measurement of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) arm: usize,
+    pub(super) seed: u64,
+    pub(super) repeat: usize,
+}
+
+impl Experiment {
+    pub(super) fn read(text: &str) -> Result<Self, Failure> {
+        let experiment: Self = serde_saphyr::from_str(text)
+            .map_err(|error| Failure::new("failed to read the experiment").caused_by(error))?;
+        let wrong = |what: String| Err(Failure::new("failed to read the experiment").caused_by(what));
+        if experiment.arms.is_empty() || experiment.seeds.is_empty() || experiment.repeats == 0 {
+            return wrong("it has no arms, no seeds or no repeats".to_owned());
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for arm in &experiment.arms {
+            let fits = |name: &str| {
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            };
+            if !fits(&arm.name) || !names.insert(&arm.name) {
+                return wrong(format!(
+                    "the arm name `{}` is taken twice or cannot be a file's name",
+                    arm.name
+                ));
+            }
+            if arm.port.is_none() && arm.url.is_none() {
+                return wrong(format!("the arm `{}` has neither `port` nor `url`", arm.name));
+            }
+            if arm.expected_groups.is_some() && arm.command.is_none() && arm.log.is_none() {
+                return wrong(format!(
+                    "the arm `{}` expects groups but has no `log` to read them from",
+                    arm.name
+                ));
+            }
+        }
+        experiment.load_args()?;
+        Ok(experiment)
+    }
+
+    /// The load, read by the same parser as the flags.
+    pub(super) fn load_args(&self) -> Result<LoadArgs, Failure> {
+        let mut words = vec!["load".to_owned()];
+        for (name, value) in &self.load {
+            let flag = format!("--{}", name.replace('_', "-"));
+            match value {
+                Value::Bool(true) => words.push(flag),
+                Value::Bool(false) | Value::Null => {}
+                Value::String(text) => words.push(format!("{flag}={text}")),
+                Value::Array(items) => {
+                    for item in items {
+                        let text = item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+                        words.push(format!("{flag}={text}"));
+                    }
+                }
+                other => words.push(format!("{flag}={other}")),
+            }
+        }
+        let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(false));
+        let failed = |error: &clap::Error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+            Failure::new("failed to read the experiment's `load`")
+                .caused_by(first)
+                .hint("its names are the flags of `k3plan bench serve`, with underscores")
+        };
+        let matches = command.try_get_matches_from(words).map_err(|error| failed(&error))?;
+        LoadArgs::from_arg_matches(&matches).map_err(|error| failed(&error))
+    }
+
+    /// All measurements, in order.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let rounds: Vec<(usize, u64)> =
+            (0..self.repeats).flat_map(|repeat| self.seeds.iter().map(move |seed| (repeat, *seed))).collect();
+        let step = |arm: usize, (repeat, seed): (usize, u64)| Step { arm, seed, repeat };
+        let arms = 0..self.arms.len();
+        match self.order {
+            Order::BackToBack => {
+                arms.flat_map(|arm| rounds.iter().map(move |round| step(arm, *round))).collect()
+            }
+            Order::Interleaved => {
+                rounds.iter().flat_map(|round| arms.clone().map(|arm| step(arm, *round))).collect()
+            }
+            Order::Abba => {
+                let turn = |(place, round): (usize, &(usize, u64))| {
+                    let forward: Vec<Step> = arms.clone().map(|arm| step(arm, *round)).collect();
+                    if place % 2 == 0 { forward } else { forward.into_iter().rev().collect() }
+                };
+                rounds.iter().enumerate().flat_map(turn).collect()
+            }
+        }
+    }
+}
+
+impl Arm {
+    /// The address of its server.
+    pub(super) fn address(&self) -> String {
+        self.url.clone().unwrap_or_else(|| format!("http://127.0.0.1:{}", self.port.unwrap_or(8000)))
+    }
+
+    /// The command with everything filled in.
+    pub(super) fn filled_command(&self) -> Result<Option<Vec<String>>, Failure> {
+        let Some(command) = &self.command else { return Ok(None) };
+        let port = self.port.map_or(String::new(), |port| port.to_string());
+        let own = self.filled_environment()?;
+        let look_up = |name: &str| {
+            let found = own.iter().find(|(own, _)| own == name);
+            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
+        };
+        command
+            .iter()
+            .map(|word| self.fill(&word.replace("{port}", &port), &look_up))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    /// The environment with everything filled in.
+    pub(super) fn filled_environment(&self) -> Result<Vec<(String, String)>, Failure> {
+        let pairs = self.env.iter();
+        pairs
+            .map(|(name, value)| Ok((name.clone(), self.fill(value, &|name| std::env::var(name).ok())?)))
+            .collect()
+    }
+
+    /// Replaces each `${NAME}`.
+    fn fill(&self, word: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String, Failure> {
+        let mut filled = String::new();
+        let mut rest = word;
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, after)) = after.split_once('}') else { break };
+            let value = look_up(name).ok_or_else(|| {
+                Failure::new(format!("failed to start the arm `{}`", self.name))
+                    .caused_by(format!("its command or environment names `${{{name}}}`, which is not set"))
+                    .hint(format!("set the environment variable `{name}`"))
+            })?;
+            filled.push_str(before);
+            filled.push_str(&value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    /// The command as it may be shown: as written, so that what came from the environment stays there, and
+    /// without keys.
+    pub(super) fn shown_command(&self) -> Option<String> {
+        let mut hide = false;
+        let words = self.command.as_ref()?.iter().map(|word| {
+            let hidden = std::mem::replace(&mut hide, is_secret(word) && !word.contains('='));
+            match word.split_once('=') {
+                _ if hidden => "[hidden]".to_owned(),
+                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
+                _ => word.clone(),
+            }
+        });
+        Some(words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// The environment as it may be shown.
+    pub(super) fn shown_environment(&self) -> String {
+        let pairs = self.env.iter().map(|(name, value)| {
+            if is_secret(name) { format!("{name}=[hidden]") } else { format!("{name}={value}") }
+        });
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "secret", "password"].iter().any(|word| name.contains(word))
+        || name.ends_with("token")
+        || name.ends_with("_auth")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(order: &str, more: &str) -> Result<Experiment, Failure> {
+        Experiment::read(&format!(
+            "title: t\nsource: s\ndate: 2026-01-01\nseeds: [1, 2]\norder: {order}\n\
+             load: {{num_prompts: 4, ignore_eos: true, request_rate: inf, extra_body: '{{\"n\": 1}}'}}\n\
+             arms:\n  - {{name: a, port: 1}}\n  - {{name: b, url: 'http://h:2'}}\n{more}"
+        ))
+    }
+
+    #[test]
+    fn orders() {
+        let order = |name: &str| -> Vec<(usize, u64)> {
+            experiment(name, "").unwrap().steps().iter().map(|step| (step.arm, step.seed)).collect()
+        };
+        assert_eq!(order("back_to_back"), [(0, 1), (0, 2), (1, 1), (1, 2)]);
+        assert_eq!(order("interleaved"), [(0, 1), (1, 1), (0, 2), (1, 2)]);
+        assert_eq!(order("abba"), [(0, 1), (1, 1), (1, 2), (0, 2)]);
+    }
+
+    #[test]
+    fn the_load_is_read_as_flags_are() {
+        let load = experiment("abba", "").unwrap().load_args().unwrap();
+        assert_eq!((load.num_prompts, load.ignore_eos), (4, true));
+        assert_eq!(load.extra()["n"], 1);
+        let bad = "title: t\nsource: s\ndate: d\nseeds: [1]\norder: abba\nload: {nonsense: 4}\narms: [{name: a, port: 1}]";
+        assert!(Experiment::read(bad).unwrap_err().to_string().contains("--nonsense"));
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for more in [
+            "  - {name: a, port: 1}\n",
+            "  - {name: c}\n",
+            "  - {name: 'c/d', port: 1}\n",
+            "  - {name: c, port: 1, expected_groups: 4}\n",
+            "surprise: 1\n",
+        ] {
+            assert!(experiment("abba", more).is_err(), "{more}");
+        }
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let arm = Arm {
+            name: "a".to_owned(),
+            command: Some(
+                ["serve", "--api-key", "abc", "--hf-token=def", "--port", "{port}"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            ),
+            port: Some(7),
+            url: None,
+            env: [("HF_TOKEN".to_owned(), "xyz".to_owned()), ("A".to_owned(), "b".to_owned())].into(),
+            folder: None,
+            expected_groups: None,
+            log: None,
+            note: None,
+        };
+        assert_eq!(
+            arm.shown_command().unwrap(),
+            "serve --api-key [hidden] --hf-token=[hidden] --port {port}"
+        );
+        assert_eq!(arm.shown_environment(), "A=b HF_TOKEN=[hidden]");
+        assert_eq!(arm.filled_command().unwrap().unwrap()[5], "7");
+    }
+}

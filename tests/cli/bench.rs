@@ -1,0 +1,234 @@
+//! `k3plan bench` against a small server on the loopback.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::Value;
+
+/// A server with a thread a connection: it serves the model `tiny` with as many tokens as asked, never answers
+/// requests after the first `good` ones, and tells of each answer that it has written.
+fn server(good: usize) -> (SocketAddr, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, answers) = channel();
+    let left = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(good));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (told, left) = (told.clone(), std::sync::Arc::clone(&left));
+            std::thread::spawn(move || {
+                let _ = answer_all(stream.unwrap(), &left, &told);
+            });
+        }
+    });
+    (address, answers)
+}
+
+fn answer_all(
+    mut stream: TcpStream,
+    left: &std::sync::atomic::AtomicUsize,
+    told: &std::sync::mpsc::Sender<()>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let (mut first, mut length) = (String::new(), 0);
+        if reader.read_line(&mut first)? == 0 {
+            return Ok(());
+        }
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            if let Some(value) = line.strip_prefix("Content-Length: ") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let json = match first.split(' ').nth(1) {
+            Some("/v1/models") => Some("{\"data\":[{\"id\":\"tiny\",\"root\":\"tiny\"}]}"),
+            Some("/v1/completions") => None,
+            _ => Some("{}"),
+        };
+        if let Some(json) = json {
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{json}", json.len())?;
+            continue;
+        }
+        use std::sync::atomic::Ordering::SeqCst;
+        if left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
+            continue;
+        }
+        let body: Value = serde_json::from_slice(&body)?;
+        let (prompt, count) =
+            (body["prompt"].as_array().unwrap().len(), body["max_tokens"].as_u64().unwrap());
+        let mut text = "data: {\"choices\":[{\"text\":\"x\"}]}\n\n".repeat(usize::try_from(count).unwrap());
+        text += &format!(
+            "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{count}}}}}\n\ndata: [DONE]\n\n"
+        );
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())?;
+        let _ = told.send(());
+    }
+}
+
+fn bench(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_k3plan"));
+    command
+        .arg("bench")
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("OPENAI_API_KEY")
+        .stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+const LOAD: [&str; 8] =
+    ["--num-prompts", "6", "--random-input-len", "9", "--random-output-len", "4", "--max-concurrency", "2"];
+
+#[test]
+fn a_result_has_vllms_keys_and_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("http://{}", server(usize::MAX).0);
+    let output =
+        bench(folder.path(), &[&["serve", "--url", &url, "--output", "r.json"], LOAD.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = read(&folder.path().join("r.json"));
+    assert_eq!((&result["completed"], &result["failed"]), (&6.into(), &0.into()));
+    assert_eq!((&result["total_input_tokens"], &result["total_output_tokens"]), (&54.into(), &24.into()));
+    assert_eq!((&result["model_id"], &result["request_rate"]), (&"tiny".into(), &"inf".into()));
+    for list in ["input_lens", "output_lens", "ttfts", "itls", "start_times", "errors", "generated_texts"] {
+        assert_eq!(result[list].as_array().map(Vec::len), Some(6), "{list}");
+    }
+    for key in
+        ["median_ttft_ms", "p99_itl_ms", "mean_tpot_ms", "std_e2el_ms", "output_throughput", "duration"]
+    {
+        assert!(result[key].is_number(), "{key}");
+    }
+    assert_eq!(result["k3plan"]["schema"], "k3plan.bench/1");
+    assert_eq!(result["k3plan"]["client"]["threads"], 1);
+}
+
+#[test]
+fn a_key_leaves_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("http://{}", server(usize::MAX).0);
+    std::fs::write(folder.path().join("key"), "sk-hidden\n").unwrap();
+    let arguments = ["serve", "--url", &url, "--output", "r.json", "--api-key-file", "key"];
+    let output = bench(folder.path(), &[arguments.as_slice(), LOAD.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for file in ["r.json", "r.json.journal"] {
+        assert!(!std::fs::read_to_string(folder.path().join(file)).unwrap().contains("sk-hidden"), "{file}");
+    }
+    let output = bench(folder.path(), &["serve", "--url", &url, "--header", "Authorization=Bearer x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("hint: put the key into an environment variable"));
+    let output = bench(folder.path(), &["serve", "--url", "http://me:sk-hidden@127.0.0.1:1"]);
+    assert!(output.status.code() == Some(2) && !text(&output.stderr).contains("sk-hidden"));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{gone}");
+    let arguments = ["serve", "--url", &url, "--model", "tiny", "--output", "r.json"];
+    let output = bench(folder.path(), &[arguments.as_slice(), LOAD.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("6 refused"), "{}", text(&output.stdout));
+    let failures = &read(&folder.path().join("r.json"))["k3plan"]["failures"];
+    assert_eq!((&failures[0]["kind"], &failures[0]["count"]), (&"refused".into(), &6.into()));
+}
+
+#[test]
+fn a_killed_run_keeps_every_finished_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, answers) = server(3);
+    let url = format!("http://{address}");
+    let arguments = [&["bench", "serve", "--url", &url, "--journal", "j"], LOAD.as_slice()].concat();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_k3plan"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..3 {
+        answers.recv().unwrap();
+    }
+    // The client has the answers once their lines are there; nothing else ends this wait.
+    let journal = folder.path().join("j");
+    let lines =
+        || std::fs::read_to_string(&journal).map_or(0, |text| text.matches("\"line\":\"request\"").count());
+    while lines() < 3 {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = bench(folder.path(), &["report", "j", "--output", "r.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result = read(&folder.path().join("r.json"));
+    assert_eq!((&result["completed"], &result["k3plan"]["interrupted"]), (&3.into(), &true.into()));
+    assert_eq!(result["k3plan"]["requests_not_sent"], 3);
+}
+
+fn experiment(folder: &Path, arms: &str) -> Output {
+    let file = format!(
+        "title: t\nsource: s\ndate: 2026-01-01\nseeds: [1, 2]\norder: abba\n\
+         load: {{num_prompts: 4, random_input_len: 8, random_output_len: 3, max_concurrency: 2}}\n\
+         health: {{path: /health, timeout_seconds: 5, stop_seconds: 1}}\narms:\n{arms}"
+    );
+    std::fs::write(folder.join("e.yaml"), file).unwrap();
+    bench(folder, &["run", "e.yaml", "--output", "out"])
+}
+
+#[test]
+fn an_experiment_measures_each_arm_with_each_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (server(usize::MAX).0, server(usize::MAX).0);
+    std::fs::write(folder.path().join("a.log"), "INFO kv cache group sizes (16, 16, 16)\n").unwrap();
+    let arms = format!(
+        "  - {{name: a, url: 'http://{a}', log: a.log, expected_groups: 3}}\n  - {{name: b, url: 'http://{b}'}}\n"
+    );
+    let output = experiment(folder.path(), &arms);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for name in ["a-seed1", "a-seed2", "b-seed1", "b-seed2"] {
+        let result = read(&folder.path().join(format!("out/{name}-repeat0.json")));
+        assert_eq!((&result["completed"], &result["arm"]), (&4.into(), &name[..1].into()));
+    }
+    assert!(
+        text(&output.stdout).contains("k3plan compare out/a-seed1-repeat0.json out/a-seed2-repeat0.json -- ")
+    );
+    let again = bench(folder.path(), &["run", "e.yaml", "--output", "out"]);
+    assert_eq!(again.status.code(), Some(2));
+    let resumed = bench(folder.path(), &["run", "e.yaml", "--output", "out", "--resume"]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
+}
+
+#[test]
+fn an_arm_that_is_not_right_stops_the_experiment() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = server(usize::MAX).0;
+    std::fs::write(folder.path().join("a.log"), "INFO kv cache group sizes (16, 16, 16)\n").unwrap();
+    let arms = format!("  - {{name: a, url: 'http://{address}', log: a.log, expected_groups: 4}}\n");
+    let output = experiment(folder.path(), &arms);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("has 3 KV cache groups"), "{}", text(&output.stderr));
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let command = "[sh, -c, 'echo no such model; exit 3']";
+    let output = experiment(folder.path(), &format!("  - {{name: bad, port: {gone}, command: {command}}}\n"));
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.contains("the arm `bad` did not come up") && told.contains("exit status: 3"), "{told}");
+    assert!(told.contains("no such model"), "{told}");
+}
