@@ -333,3 +333,15 @@ fn recorded_cases_are_scenarios() {
     assert_eq!(alone["plans"][0]["groups"][0]["layers"].as_array().unwrap().len(), 1);
     assert_eq!(k3plan(&["plan", &format!("{}#three", path("cases.jsonl"))]).code, Some(2));
 }
+
+/// The example of the format's description is a scenario: the regressed case.
+#[test]
+fn the_documented_example_is_right() {
+    let own = Folder::new("documented");
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/scenario-format.md")).unwrap();
+    let example = text.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    own.write("documented.yaml", example);
+    let file = own.path().join("documented.yaml");
+    let plan = json(&["plan", "--json", file.to_str().unwrap()]);
+    assert_eq!(plan["plans"][0]["groups"].as_array().unwrap().len(), 20);
+}
