@@ -288,7 +288,8 @@ impl Used<'_> {
                     let grown = capacity.max_blocks.saturating_sub(capacity.fixed_blocks);
                     let spare = u128::from(grown) * u128::from(tokens);
                     let spare = spare.saturating_sub(u128::from(self.shape.tokens));
-                    let bytes = spare * u128::from(content) / u128::from(tokens) * u128::from(sequences);
+                    let bytes = spare.saturating_mul(u128::from(content)) / u128::from(tokens);
+                    let bytes = bytes.saturating_mul(u128::from(sequences));
                     u64::try_from(bytes).unwrap_or(all).min(all)
                 }
                 _ => 0,

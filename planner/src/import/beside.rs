@@ -392,6 +392,15 @@ impl Printed {
     }
 }
 
+/// How a figure came out over all candidates.
+#[derive(Debug, Clone)]
+struct Tried {
+    ever: bool,
+    always: bool,
+    range: Option<(u64, u64)>,
+}
+
+/// Name, line, text in the log; whether the plan's is the same, and its number; how to print that.
 type Figure = (&'static str, u64, String, Box<dyn Fn(&Printed) -> (bool, Option<u64>)>, fn(u64) -> String);
 
 fn plain(number: u64) -> String {
@@ -458,7 +467,7 @@ fn capacity_rows(log: &ServerLog, rules: &Rules, grouping: &Grouping, beside: &m
     }
     beside.has_capacity = true;
     let memory = memory(log, rules, grouping, beside);
-    let mut ranges: Vec<(bool, bool, Option<(u64, u64)>)> = vec![(false, true, None); figures.len()];
+    let mut ranges = vec![Tried { ever: false, always: true, range: None }; figures.len()];
     let mut agreement: Option<Agreement> = None;
     let mut tried = 0_u64;
     let mut settings = beside.settings.clone();
@@ -471,7 +480,7 @@ fn capacity_rows(log: &ServerLog, rules: &Rules, grouping: &Grouping, beside: &m
         let printed = Printed::of(capacity::pool(&settings, rules, grouping, &mut length));
         tried += 1;
         let mut all = true;
-        for ((_, _, _, read, _), (ever, always, range)) in figures.iter().zip(&mut ranges) {
+        for ((_, _, _, read, _), Tried { ever, always, range }) in figures.iter().zip(&mut ranges) {
             let (same, value) = read(&printed);
             all &= same;
             *ever |= same;
@@ -496,7 +505,7 @@ fn capacity_rows(log: &ServerLog, rules: &Rules, grouping: &Grouping, beside: &m
             });
         }
     }
-    for ((name, line, own, _, show), (ever, always, range)) in figures.into_iter().zip(ranges) {
+    for ((name, line, own, _, show), Tried { ever, always, range }) in figures.into_iter().zip(ranges) {
         beside.rows.push(Row {
             name,
             line,

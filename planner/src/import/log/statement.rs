@@ -64,11 +64,7 @@ pub(super) const STATEMENTS: &[(&str, Reader)] = &[
     ("Model loading took ", |at, _| weights(at)),
     ("Loading model weights took ", |at, _| weights(at)),
     ("Using ", |at, _| layout(at)),
-    ("Setting attention block size to ", |at, _| {
-        let size = at.number()?;
-        at.skip(" tokens")?;
-        Ok(Fact::AttentionBlockSize(size))
-    }),
+    ("Setting attention block size to ", |at, _| at.last_number().map(Fact::AttentionBlockSize)),
     ("Setting kv cache block size to ", |at, _| at.last_number().map(Fact::BackendBlockSize)),
     ("Mamba cache mode is set to '", |at, _| at.word().map(|mode| Fact::MambaCacheMode(mode.to_owned()))),
     ("Padding mamba page size by ", |at, _| {
