@@ -1,7 +1,5 @@
 //! The log reader: statements of all versions, and laws over any bytes.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use planner::import::log::{self, Hundredths, ServerLog};
 use proptest::prelude::*;
 
