@@ -36,6 +36,16 @@ enum Command {
     /// Whether arm B is better or worse than arm A, from result files of repeated runs.
     Compare(commands::compare::Args),
     Zoo(commands::zoo::Args),
+    Fit(commands::fit::Args),
+    /// Take what people already have.
+    #[command(subcommand)]
+    Import(Import),
+}
+
+/// What can be imported.
+#[derive(Subcommand)]
+enum Import {
+    Log(commands::import_log::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -104,5 +114,7 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Schema(args) => commands::schema::run(args, terminal),
         Command::Compare(args) => commands::compare::run(args, terminal),
         Command::Zoo(args) => commands::zoo::run(args, terminal),
+        Command::Fit(args) => commands::fit::run(args, terminal),
+        Command::Import(Import::Log(args)) => commands::import_log::run(args, terminal),
     }
 }

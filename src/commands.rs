@@ -7,6 +7,8 @@ pub(crate) mod compare;
 pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod explain;
+pub(crate) mod fit;
+pub(crate) mod import_log;
 pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod verify;

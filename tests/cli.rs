@@ -5,6 +5,8 @@ mod check;
 mod compare;
 mod diff;
 mod explain;
+mod fit;
+mod import_log;
 mod plan;
 mod scenario;
 mod zoo;

@@ -2,6 +2,7 @@
 
 use super::complaint::Complaint;
 use super::tree::{Node, Value};
+use crate::failure::Failure;
 
 /// Powers of 2, and of 10, that a size can be written in.
 const UNITS: &[(&str, u64)] = &[
@@ -72,7 +73,7 @@ pub(super) fn memory(name: &str, node: &Node) -> Result<u64, Complaint> {
             .map_err(|_source| Complaint::at(&node.place, format!("`{name}` is {value} bytes")))
             .map(Some)?,
         Value::Float(value) => bytes_of(*value, 1),
-        Value::Text(text) => parse_memory(text),
+        Value::Text(text) => memory_text(text),
         _ => None,
     };
     match bytes {
@@ -87,7 +88,7 @@ pub(super) fn memory(name: &str, node: &Node) -> Result<u64, Complaint> {
 }
 
 /// `80 GiB`, `51.8GiB`, `6.5e9`; a fraction of a byte is cut.
-fn parse_memory(text: &str) -> Option<u64> {
+fn memory_text(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, unit) =
         UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1));
@@ -96,6 +97,32 @@ fn parse_memory(text: &str) -> Option<u64> {
         return whole.checked_mul(unit);
     }
     if number.starts_with(|c: char| c.is_ascii_digit()) { bytes_of(number.parse().ok()?, unit) } else { None }
+}
+
+/// Memory on the command line, bytes.
+///
+/// # Errors
+/// If it is no size, or none that memory can have.
+pub(crate) fn parse_memory(flag: &str, text: &str) -> Result<u64, Failure> {
+    let failed = || Failure::new(format!("failed to read `{flag}`"));
+    match memory_text(text) {
+        Some(0) => Err(failed().caused_by("it must be at least 1 byte")),
+        Some(bytes) if bytes <= MEMORY_BYTES => Ok(bytes),
+        Some(bytes) => Err(failed().caused_by(format!("it is {bytes} bytes, and can be at most 1 PiB"))),
+        None => {
+            let unit =
+                text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_' | ' '));
+            let known: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+            let failure = if unit.is_empty() || unit.len() == text.trim().len() {
+                failed().caused_by(format!("`{text}` is not a memory size"))
+            } else {
+                failed().caused_by(format!("the unit `{unit}` of `{text}` is not known"))
+            };
+            Err(failure
+                .hint("write bytes, or a number and a unit, such as `80 GiB`, `6.5e9` or `51.8GiB`")
+                .hint(format!("units are {}", known.join(", "))))
+        }
+    }
 }
 
 #[expect(

@@ -1,0 +1,4 @@
+//! What people already have, as layers and settings: a server's log.
+
+pub mod beside;
+pub mod log;

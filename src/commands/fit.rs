@@ -1,0 +1,222 @@
+//! `k3plan fit`: what fits a device, before anything is launched.
+
+mod bar;
+mod json;
+
+use planner::error::CapacityError;
+use planner::fit::{self, Budget, Fit, FitError};
+use planner::{EngineSettings, Model, Rules};
+
+use crate::cli::Ended;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::number::{bytes, thousands};
+use crate::render::table::{Side, Table};
+use crate::scenario::{Changes, parse_memory};
+use crate::terminal::{Style, Terminal};
+
+/// What fits: the longest context, the most sequences, and where the memory goes
+///
+/// Exit code 1 if not one request of the scenario's length fits.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The model: a scenario file, a recorded case or a shipped name, as `k3plan plan` takes it.
+    #[arg(value_name = "SCENARIO")]
+    scenario: String,
+
+    /// Memory of one device, such as 80GiB.
+    #[arg(long, value_name = "SIZE", required_unless_present = "kv_cache_memory")]
+    gpu_memory: Option<String>,
+
+    /// Memory that the weights take on one device, such as 51.8GiB.
+    #[arg(long, value_name = "SIZE", required_unless_present = "kv_cache_memory")]
+    weights: Option<String>,
+
+    /// Share of the device that vLLM may use.
+    #[arg(long, value_name = "SHARE", default_value = "0.9")]
+    utilization: String,
+
+    /// Memory for activations, graphs and the runtime on one device.
+    #[arg(long, value_name = "SIZE", default_value = "1.5GiB")]
+    overhead: String,
+
+    /// Memory for the KV cache itself, in place of what is left of the device.
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["gpu_memory", "weights"])]
+    kv_cache_memory: Option<String>,
+
+    /// Requests that run at once at most; the scenario's own otherwise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_num_seqs: Option<u64>,
+
+    #[command(flatten)]
+    changes: Changes,
+
+    /// Print JSON, schema `k3plan.fit/1`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A model that is to fit, wherever it comes from.
+pub(crate) struct Fitted<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) model: &'a Model,
+    pub(crate) settings: &'a EngineSettings,
+    pub(crate) rules: &'a Rules,
+    pub(crate) max_num_seqs: Option<u64>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let mut all = args.changes.load(&args.scenario)?;
+    if all.len() > 1 {
+        let names: Vec<String> = all.iter().take(6).map(|scenario| format!("`{}`", scenario.name)).collect();
+        return Err(Failure::new(format!("`{}` holds {} scenarios", args.scenario, all.len()))
+            .hint(format!("take one of them: {}", names.join(", ")))
+            .into());
+    }
+    let scenario = all.pop().ok_or_else(|| Failure::new(format!("`{}` holds no scenario", args.scenario)))?;
+    let budget = budget(args)?;
+    let rules = scenario.engine().rules();
+    let fitted = Fitted {
+        name: &scenario.name,
+        model: &scenario.model,
+        settings: &scenario.settings,
+        rules: &rules,
+        max_num_seqs: args.max_num_seqs.or(scenario.max_num_seqs),
+    };
+    report(&fitted, &budget, args.json, terminal)
+}
+
+/// Fits a model to a budget and prints what came out.
+pub(crate) fn report(
+    fitted: &Fitted<'_>,
+    budget: &Budget,
+    json: bool,
+    terminal: &mut Terminal<'_>,
+) -> Result<Exit, Ended> {
+    let fit = fit::fit(fitted.model, fitted.settings, fitted.rules, budget.kv_bytes, fitted.max_num_seqs)
+        .map_err(|error| refused(fitted, &error))?;
+    if json {
+        json::write(fitted, budget, &fit, terminal)?;
+    } else {
+        write(fitted, budget, &fit, terminal)?;
+    }
+    Ok(if fit.pool.is_ok() { Exit::Fine } else { Exit::CheckSaysNo })
+}
+
+fn refused(fitted: &Fitted<'_>, error: &FitError) -> Failure {
+    let failure = Failure::new(format!("failed to fit `{}`", fitted.name)).caused_by(error);
+    match error {
+        FitError::Grouping(_) => failure.hint("`k3plan explain` says what would make it plannable"),
+        FitError::Capacity(_) => failure.hint("`k3plan plan` shows the groups and what vLLM refuses"),
+        FitError::NoCache => failure,
+    }
+}
+
+fn budget(args: &Args) -> Result<Budget, Failure> {
+    if let Some(text) = &args.kv_cache_memory {
+        return Ok(Budget::of_cache(parse_memory("--kv-cache-memory", text)?));
+    }
+    let gpu =
+        args.gpu_memory.as_deref().map(|text| parse_memory("--gpu-memory", text)).transpose()?.unwrap_or(0);
+    let weights =
+        args.weights.as_deref().map(|text| parse_memory("--weights", text)).transpose()?.unwrap_or(0);
+    let overhead = match args.overhead.trim() {
+        "0" => 0,
+        text => parse_memory("--overhead", text)?,
+    };
+    let utilization: f64 =
+        args.utilization.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
+            Failure::new(format!("`--utilization` is `{}`", args.utilization))
+                .caused_by("it is a share of the device, above 0 and at most 1")
+                .hint("write it as vLLM's `--gpu-memory-utilization`, such as 0.9")
+        })?;
+    Budget::of_device(gpu, utilization, weights, overhead).map_err(|left| {
+        let failure = Failure::new("failed to fit anything: no memory is left for the KV cache").caused_by(
+            format!(
+                "of {} vLLM may use {} and weights and overhead need {}",
+                bytes(left.gpu_memory_bytes),
+                bytes(left.usable_bytes),
+                bytes(left.needed_bytes)
+            ),
+        );
+        if weights >= left.gpu_memory_bytes {
+            failure.hint(format!(
+                "the weights of one rank are larger than the device: {} devices hold them by tensor parallelism; write \
+                 the weights of one rank",
+                weights.div_ceil(left.usable_bytes.max(1)).next_power_of_two()
+            ))
+        } else {
+            failure.hint("raise `--utilization`, lower `--overhead`, or spread the weights over more devices")
+        }
+    })
+}
+
+fn write(
+    fitted: &Fitted<'_>,
+    budget: &Budget,
+    fit: &Fit,
+    terminal: &mut Terminal<'_>,
+) -> std::io::Result<()> {
+    let title = format!("{} (vLLM {})", fitted.name, fitted.rules.version);
+    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, &title))?;
+    writeln!(
+        terminal.out,
+        "KV cache memory   {} bytes ({}), {} blocks of {} bytes, {} groups",
+        thousands(budget.kv_bytes),
+        bytes(budget.kv_bytes),
+        thousands(fit.num_blocks),
+        thousands(fit.bytes_per_block),
+        fit.grouping.groups.len()
+    )?;
+    let asked = fitted.settings.max_model_len;
+    let longest = match fit.longest {
+        None => "not limited by memory".to_owned(),
+        Some(0) => "not even one token fits".to_owned(),
+        Some(longest) => format!("{} tokens", thousands(longest)),
+    };
+    writeln!(terminal.out, "longest context   {longest}")?;
+    match &fit.pool {
+        Ok(pool) => writeln!(
+            terminal.out,
+            "asked             {} tokens: fits, vLLM logs a concurrency of {:.2}x",
+            thousands(asked),
+            pool.max_concurrency
+        )?,
+        Err(CapacityError::NotEnough { needed_bytes, available_bytes, .. }) => writeln!(
+            terminal.out,
+            "asked             {} tokens: {} ({} needed, {} available)",
+            thousands(asked),
+            terminal.paint(Style::Bad, "does not fit"),
+            bytes(*needed_bytes),
+            bytes(*available_bytes)
+        )?,
+        Err(error) => writeln!(terminal.out, "asked             {} tokens: {error}", thousands(asked))?,
+    }
+    writeln!(terminal.out)?;
+    let mut table = Table::new(vec![
+        ("tokens a sequence", Side::Right),
+        ("blocks", Side::Right),
+        ("most sequences", Side::Right),
+    ]);
+    let mut lengths = fit.lengths.clone();
+    lengths.push(fit.chosen);
+    lengths.sort_by_key(|at| at.tokens);
+    for at in &lengths {
+        table.row(vec![thousands(at.tokens), thousands(at.blocks), thousands(at.sequences)]);
+    }
+    table.write(0, terminal)?;
+    writeln!(terminal.out)?;
+    let limit = match fitted.max_num_seqs {
+        Some(limit) if limit < fit.chosen.sequences => " (max-num-seqs)",
+        _ => "",
+    };
+    writeln!(
+        terminal.out,
+        "with {} {}{limit} of {} tokens",
+        thousands(fit.sequences),
+        if fit.sequences == 1 { "sequence" } else { "sequences" },
+        thousands(fit.chosen.tokens)
+    )?;
+    bar::write(budget, fit, terminal)
+}

@@ -1,0 +1,134 @@
+//! `k3plan import log`: what a vLLM server's log says of its KV cache, and the plan beside it.
+
+mod json;
+mod text;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
+use planner::GroupingError;
+use planner::import::beside::{self, Beside};
+use planner::import::log::{LINE_BYTES, Reader, ServerLog};
+
+use crate::cli::Ended;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::scenario::{Changes, Scenario};
+use crate::terminal::Terminal;
+
+/// Read what a vLLM server's log says of its KV cache
+///
+/// With --scenario the plan of that model stands beside the log; exit code 1 if something cannot agree.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The log, of any size; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    file: String,
+
+    /// Set the plan of this scenario beside the log: a file or a shipped name, as `k3plan plan` takes it.
+    #[arg(long, value_name = "SCENARIO")]
+    scenario: Option<String>,
+
+    /// Change a setting of the scenario, as for `k3plan plan`.
+    #[arg(long, value_name = "KEY=VALUE", requires = "scenario")]
+    set: Vec<String>,
+
+    /// Print JSON, schema `k3plan.import-log/1`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A scenario's plan beside the log.
+struct Side {
+    scenario: String,
+    beside: Result<Beside, GroupingError>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let log = read(&args.file)?;
+    let side = args
+        .scenario
+        .as_ref()
+        .map(|name| {
+            let scenario = one(name, &args.set)?;
+            let beside = beside::beside(&log, &scenario.model, &scenario.settings, scenario.version);
+            Ok::<_, Failure>(Side { scenario: scenario.name, beside })
+        })
+        .transpose()?;
+    if args.json {
+        json::write(&log, side.as_ref(), terminal)?;
+    } else {
+        text::write(&log, side.as_ref(), terminal)?;
+    }
+    let fine = side.is_none_or(|side| side.beside.is_ok_and(|beside| !beside.disagrees()));
+    Ok(if fine { Exit::Fine } else { Exit::CheckSaysNo })
+}
+
+/// The one scenario of that name.
+fn one(name: &str, set: &[String]) -> Result<Scenario, Failure> {
+    let changes = Changes { set: set.to_vec(), ..Changes::default() };
+    let mut all = changes.load(name)?;
+    if all.len() > 1 {
+        let names: Vec<String> = all.iter().take(6).map(|scenario| format!("`{}`", scenario.name)).collect();
+        return Err(Failure::new(format!("`{name}` holds {} scenarios", all.len()))
+            .caused_by("a log is of one model")
+            .hint(format!("take one of them: {}", names.join(", "))));
+    }
+    all.pop().ok_or_else(|| Failure::new(format!("`{name}` holds no scenario")))
+}
+
+fn read(file: &str) -> Result<ServerLog, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("failed to read `{file}`")).caused_by(error);
+    let log = if file == "-" {
+        lines(&mut io::stdin().lock())
+    } else {
+        File::open(file).and_then(|file| lines(&mut BufReader::with_capacity(1 << 20, file)))
+    }
+    .map_err(|error| {
+        let hint = (error.kind() == io::ErrorKind::NotFound).then_some(
+            "write a server's output to a file first, such as `vllm serve MODEL 2>&1 | tee server.log`",
+        );
+        match hint {
+            Some(hint) => failed(error).hint(hint),
+            None => failed(error),
+        }
+    })?;
+    if !text::says_anything(&log) {
+        return Err(Failure::new(format!("failed to find anything of vLLM in `{file}`"))
+            .caused_by(format!(
+                "none of its {} is a statement of vLLM about its start",
+                text::lines(log.lines)
+            ))
+            .hint("take the server's own output from its start; `docker logs` and `kubectl logs` print it"));
+    }
+    Ok(log)
+}
+
+/// Line by line, so that a log of any size is read in little memory; of a very long line the start is kept.
+fn lines(from: &mut impl BufRead) -> io::Result<ServerLog> {
+    let mut reader = Reader::new();
+    let mut line = Vec::new();
+    let mut some = false;
+    loop {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            if some {
+                reader.line(&line, false);
+            }
+            return Ok(reader.finish());
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let piece = &buffer[..end.unwrap_or(buffer.len())];
+        let room = LINE_BYTES.saturating_sub(line.len());
+        line.extend_from_slice(&piece[..piece.len().min(room)]);
+        some = true;
+        let used = piece.len() + usize::from(end.is_some());
+        from.consume(used);
+        if end.is_some() {
+            reader.line(&line, true);
+            line.clear();
+            some = false;
+        }
+    }
+}
