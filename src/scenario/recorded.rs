@@ -89,12 +89,18 @@ fn plan_line(file: &Path, case: PlanLine) -> Result<Written, String> {
     if case.draft_from.is_some_and(|from| from > case.layers.len()) {
         return Err("`draft_from` lies past the last layer".to_owned());
     }
+    // A line with the answer of one version is that server's own: it is planned by that version's rules.
+    let mut versions = case.expect.keys();
+    let version = match (versions.next(), versions.next()) {
+        (Some(only), None) => only.parse().ok(),
+        _ => None,
+    };
     let specs = written_specs(file, case.specs.into_iter().enumerate().map(|(i, raw)| (i.to_string(), raw)));
     Ok(Written {
         title: case.id.clone(),
         name: case.id,
         source: Some(format!("recorded, {}", file.display())),
-        engine: engine(&case.engine, None)?,
+        engine: engine(&case.engine, version)?,
         specs,
         layers: case.layers,
         names: case.names,
