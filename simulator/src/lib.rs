@@ -1,1 +1,17 @@
 //! vLLM's scheduler step by step over a KV cache plan, and the cost of each step's metadata.
+
+mod blocks;
+mod engine;
+mod group;
+mod recording;
+mod request;
+mod scheduler;
+mod step;
+
+pub use blocks::tokens::Segment;
+pub use engine::{DraftMethod, Engine, Policy, SetupError, Speculative};
+pub use group::{Group, Manager, StateMode};
+pub use recording::{Difference, Recording, RecordingError, Replay};
+pub use request::NewRequest;
+pub use scheduler::{Refusal, Scheduler};
+pub use step::{Scheduled, Step};
