@@ -60,7 +60,9 @@ struct RecordedEngine {
     prefix_cache_retention_interval: Option<u32>,
     prefix_match_unit: Option<u32>,
     block_size: Option<u32>,
-    mamba_cache_mode: Option<String>,
+    /// The groups' own modes count.
+    #[serde(rename = "mamba_cache_mode")]
+    _mamba_cache_mode: Option<String>,
     lookahead_tokens: Option<u32>,
     prefill_lookahead_tokens: Option<u32>,
     #[serde(default)]

@@ -67,6 +67,39 @@ pub enum Refusal {
     },
 }
 
+/// What [`Scheduler::check`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unbalanced {
+    /// Free, held and null blocks are not all blocks.
+    #[error("{free} free, {held} held and 1 null block are not {total} blocks")]
+    Blocks {
+        /// Blocks that can be handed out.
+        free: u64,
+        /// Blocks that requests hold.
+        held: u64,
+        /// Blocks of the pool.
+        total: u64,
+    },
+    /// A block's references are not the requests that hold it.
+    #[error("a block has another number of references than the {count} requests that hold it")]
+    References {
+        /// Requests that hold it.
+        count: u32,
+    },
+    /// A request that waits holds blocks.
+    #[error("request {id} waits and holds blocks")]
+    WaitingHolds {
+        /// The request.
+        id: u32,
+    },
+    /// More run than may.
+    #[error("{running} requests run")]
+    Running {
+        /// How many.
+        running: usize,
+    },
+}
+
 impl Scheduler {
     /// A scheduler over `groups`.
     ///
@@ -231,6 +264,28 @@ impl Scheduler {
         self.update(&flight, &mut step.finished);
         self.spare.push(flight);
         true
+    }
+
+    /// Recounts every block: who holds it, who shares it, who may have it next.
+    ///
+    /// # Errors
+    /// [`Unbalanced`] says what does not add up.
+    pub fn check(&self) -> Result<(), Unbalanced> {
+        let waiting = self.waiting.slots();
+        for &slot in &waiting {
+            if self.cache.lengths(slot).any(|(_, len)| len > 0) {
+                return Err(Unbalanced::WaitingHolds { id: self.requests[slot as usize].id });
+            }
+        }
+        if self.running.len() > self.engine.max_num_seqs as usize {
+            return Err(Unbalanced::Running { running: self.running.len() });
+        }
+        let (held, shared_twice) = self.cache.recount(&self.running);
+        if let Some(count) = shared_twice {
+            return Err(Unbalanced::References { count });
+        }
+        let (free, total) = (self.cache.pool.free(), u64::from(self.cache.num_blocks()));
+        if free + held + 1 == total { Ok(()) } else { Err(Unbalanced::Blocks { free, held, total }) }
     }
 
     fn place(&self, slot: u32) -> Place {

@@ -345,6 +345,11 @@ impl BlockPool {
         self.slots[slot as usize].refs
     }
 
+    /// Groups that the block stands for.
+    pub(crate) fn weight_of(&self, slot: u32) -> u32 {
+        self.weights[self.slots[slot as usize].class as usize]
+    }
+
     /// The block's own key.
     pub(crate) fn key(&self, slot: u32) -> Option<u64> {
         let entry = self.slots[slot as usize].entry;

@@ -657,6 +657,32 @@ impl Cache {
         limits
     }
 
+    /// Blocks that the requests of `slots` hold over all groups, counted from their tables; the second
+    /// value is a number of holders that a block's references do not equal.
+    pub(crate) fn recount(&self, slots: &[u32]) -> (u64, Option<u32>) {
+        let mut held = 0;
+        let mut holders = std::collections::BTreeMap::<u32, u32>::new();
+        for &slot in slots {
+            for (table, &weight) in self.tables[slot as usize].iter().zip(&self.pool.weights) {
+                for &entry in &table.entries {
+                    match entry {
+                        NULL => {}
+                        super::class::PLAIN => held += u64::from(weight),
+                        entry => {
+                            let count = holders.entry(entry).or_default();
+                            *count += 1;
+                            if *count == 1 {
+                                held += u64::from(self.pool.weight_of(entry));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let wrong = holders.iter().find(|&(&entry, &count)| self.pool.refs(entry) != count);
+        (held, wrong.map(|(_, &count)| count))
+    }
+
     /// Blocks a request holds, a class each with its number of groups; null blocks are counted as entries.
     pub(crate) fn lengths(&self, slot: u32) -> impl Iterator<Item = (u32, u32)> {
         self.pool.weights.iter().copied().zip(self.tables[slot as usize].iter().map(Table::len))
