@@ -5,13 +5,17 @@ mod engine;
 mod group;
 mod recording;
 mod request;
+mod rng;
+mod run;
 mod scheduler;
 mod step;
+pub mod workload;
 
 pub use blocks::tokens::Segment;
 pub use engine::{DraftMethod, Engine, Policy, SetupError, Speculative};
 pub use group::{Group, Manager, StateMode};
 pub use recording::{Difference, Recording, RecordingError, Replay};
 pub use request::NewRequest;
-pub use scheduler::{Refusal, Scheduler};
+pub use run::{Observer, Outcome, RunError, Simulation, StepTime, simulate};
+pub use scheduler::{Refusal, Scheduler, Unbalanced};
 pub use step::{Scheduled, Step};

@@ -602,7 +602,7 @@ impl<'a> Run<'a> {
         }
         let accept = &self.recording.accept;
         let draft_steps = &mut self.draft_steps;
-        self.scheduler.schedule(&mut self.step, &mut |id, _drafts| {
+        self.scheduler.schedule(&mut self.step, &mut |id, _computed, _drafts| {
             let count = &mut draft_steps[id as usize];
             let accepted = accept.get(*count % accept.len().max(1)).copied().unwrap_or(0);
             *count += 1;

@@ -209,6 +209,11 @@ impl Scheduler {
         !self.flights.is_empty()
     }
 
+    /// The request that is next in the queue.
+    pub fn first_waiting(&self) -> Option<u32> {
+        self.waiting.peek().map(|slot| self.requests[slot as usize].id)
+    }
+
     /// Requests that wait or run.
     pub fn unfinished(&self) -> Vec<u32> {
         let mut ids: Vec<u32> = self
@@ -221,8 +226,9 @@ impl Scheduler {
         ids
     }
 
-    /// Schedules one step into `step`; `accept` says, for a request and its draft tokens, how many hold.
-    pub fn schedule(&mut self, step: &mut Step, accept: &mut impl FnMut(u32, u32) -> u32) {
+    /// Schedules one step into `step`; `accept` says, for a request, its computed tokens and
+    /// its draft tokens, how many of them hold.
+    pub fn schedule(&mut self, step: &mut Step, accept: &mut impl FnMut(u32, u32, u32) -> u32) {
         step.clear(self.steps);
         self.steps += 1;
         self.cache.new_step();
@@ -304,7 +310,7 @@ impl Scheduler {
     }
 
     /// Moves the computed tokens on (`_update_after_schedule`), and says what each request gives.
-    fn advance(&mut self, step: &mut Step, accept: &mut impl FnMut(u32, u32) -> u32) {
+    fn advance(&mut self, step: &mut Step, accept: &mut impl FnMut(u32, u32, u32) -> u32) {
         let drafts = self.engine.speculative.map_or(0, |s| s.tokens);
         let is_async = self.engine.async_scheduling;
         for part in &mut step.scheduled {
@@ -317,7 +323,7 @@ impl Scheduler {
             }
             part.generated = 1;
             if part.drafts > 0 {
-                part.generated += accept(part.id, part.drafts).min(part.drafts);
+                part.generated += accept(part.id, part.computed, part.drafts).min(part.drafts);
             }
             if is_async {
                 request.placeholders += 1 + part.drafts;

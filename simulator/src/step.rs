@@ -57,6 +57,16 @@ impl Step {
         self.blocks.get(part.blocks.0 as usize..part.blocks.1 as usize).unwrap_or(&[])
     }
 
+    /// Gives requests the names that `names` has for them.
+    pub(crate) fn rename(&mut self, names: &[u32]) {
+        let name = |id: &mut u32| *id = names.get(*id as usize).copied().unwrap_or(*id);
+        self.scheduled.iter_mut().for_each(|part| name(&mut part.id));
+        self.new.iter_mut().for_each(|(id, _)| name(id));
+        self.resumed.iter_mut().for_each(|(id, _)| name(id));
+        self.preempted.iter_mut().for_each(name);
+        self.finished.iter_mut().for_each(name);
+    }
+
     pub(crate) fn clear(&mut self, index: u64) {
         self.index = index;
         self.scheduled.clear();
