@@ -3,6 +3,8 @@
 mod blocks;
 mod engine;
 mod group;
+pub mod metadata;
+pub mod offload;
 mod recording;
 mod request;
 mod rng;

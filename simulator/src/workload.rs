@@ -100,7 +100,9 @@ pub enum WorkloadError {
         burstiness: f64,
     },
     /// A range of lengths is empty or holds zero.
-    #[error("{what} lengths run from {least} to {most} tokens; they must start at 1 at least and not run backwards")]
+    #[error(
+        "{what} lengths run from {least} to {most} tokens; they must start at 1 at least and not run backwards"
+    )]
     Length {
         /// Input or output.
         what: &'static str,
@@ -154,9 +156,11 @@ impl Workload {
                         return Err(WorkloadError::Length { what, least: length.least, most: length.most });
                     }
                 }
-                for (what, count) in
-                    [("the turns", s.turns), ("the shared prefixes", s.shared_prefixes), ("the priorities", s.priorities)]
-                {
+                for (what, count) in [
+                    ("the turns", s.turns),
+                    ("the shared prefixes", s.shared_prefixes),
+                    ("the priorities", s.priorities),
+                ] {
                     if count == 0 {
                         return Err(WorkloadError::Zero { what });
                     }
@@ -246,7 +250,9 @@ impl<'a> Source<'a> {
                 self.draft.max_tokens = request.output_tokens;
                 self.draft.priority = request.priority;
                 self.draft.prompt.clone_from(&request.prompt);
-                self.draft.prompt.push(Segment { end: request.prompt_tokens, stream: own(self.seed, number, 0) });
+                self.draft
+                    .prompt
+                    .push(Segment { end: request.prompt_tokens, stream: own(self.seed, number, 0) });
                 self.draft.output = own(self.seed, number, 1);
             }
         }

@@ -61,7 +61,9 @@ impl Acceptance {
             return Err(AcceptanceError::Length { length, drafts });
         }
         let accepted = length - 1.0;
-        Ok(Self::Rates((0..drafts).map(|position| (accepted - f64::from(position)).clamp(0.0, 1.0)).collect()))
+        Ok(Self::Rates(
+            (0..drafts).map(|position| (accepted - f64::from(position)).clamp(0.0, 1.0)).collect(),
+        ))
     }
 
     /// Checks it against the number of draft tokens.
@@ -99,7 +101,12 @@ impl Acceptance {
             }
             Self::Recorded(counts) => {
                 let place = mix(u64::from(id), u64::from(computed)) % counts.len().max(1) as u64;
-                usize::try_from(place).ok().and_then(|place| counts.get(place)).copied().unwrap_or(0).min(drafts)
+                usize::try_from(place)
+                    .ok()
+                    .and_then(|place| counts.get(place))
+                    .copied()
+                    .unwrap_or(0)
+                    .min(drafts)
             }
         }
     }

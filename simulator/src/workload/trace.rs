@@ -115,7 +115,13 @@ pub fn parse(text: &str, output: u32) -> Result<Vec<TraceRequest>, TraceError> {
     Ok(requests)
 }
 
-fn range(value: i64, least: i64, field: &'static str, line: usize, request: usize) -> Result<u32, TraceError> {
+fn range(
+    value: i64,
+    least: i64,
+    field: &'static str,
+    line: usize,
+    request: usize,
+) -> Result<u32, TraceError> {
     u32::try_from(value)
         .ok()
         .filter(|&number| i64::from(number) >= least && number <= 1 << 29)
@@ -150,7 +156,13 @@ fn mooncake(parsed: &Mooncake, line: usize, request: usize) -> Result<TraceReque
     })
 }
 
-fn custom(value: &Value, text: &str, output: u32, line: usize, request: usize) -> Result<TraceRequest, TraceError> {
+fn custom(
+    value: &Value,
+    text: &str,
+    output: u32,
+    line: usize,
+    request: usize,
+) -> Result<TraceRequest, TraceError> {
     let number = |field: &'static str| match value.get(field).and_then(Value::as_i64) {
         Some(given) => range(given, 0, field, line, request).map(Some),
         None => Ok(None),
