@@ -29,6 +29,7 @@ enum Command {
     Explain(commands::explain::Args),
     Diff(commands::diff::Args),
     Check(commands::check::Args),
+    Simulate(Box<commands::simulate::Args>),
     Verify(commands::verify::Args),
     Schema(commands::schema::Args),
 }
@@ -93,6 +94,7 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Explain(args) => commands::explain::run(args, terminal),
         Command::Diff(args) => commands::diff::run(args, terminal),
         Command::Check(args) => commands::check::run(args, terminal),
+        Command::Simulate(args) => commands::simulate::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
     }

@@ -5,4 +5,5 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod plan;
 pub(crate) mod schema;
+pub(crate) mod simulate;
 pub(crate) mod verify;
