@@ -11,5 +11,6 @@ pub(crate) mod fit;
 pub(crate) mod import_log;
 pub(crate) mod plan;
 pub(crate) mod schema;
+pub(crate) mod simulate;
 pub(crate) mod verify;
 pub(crate) mod zoo;

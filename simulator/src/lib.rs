@@ -1,1 +1,23 @@
 //! vLLM's scheduler step by step over a KV cache plan, and the cost of each step's metadata.
+
+mod blocks;
+mod engine;
+mod group;
+pub mod metadata;
+pub mod offload;
+mod recording;
+mod request;
+mod rng;
+mod run;
+mod scheduler;
+mod step;
+pub mod workload;
+
+pub use blocks::tokens::Segment;
+pub use engine::{DraftMethod, Engine, Policy, SetupError, Speculative};
+pub use group::{Group, Manager, StateMode};
+pub use recording::{Difference, Recording, RecordingError, Replay};
+pub use request::NewRequest;
+pub use run::{Observer, Outcome, RunError, Simulation, StepTime, simulate};
+pub use scheduler::{Refusal, Scheduler, Unbalanced};
+pub use step::{Scheduled, Step};

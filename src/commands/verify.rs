@@ -2,6 +2,7 @@
 
 mod models;
 mod plans;
+mod schedules;
 
 use std::path::{Path, PathBuf};
 
@@ -80,10 +81,7 @@ fn replay(file: &Path, number: usize, line: &str) -> Result<Replayed, Failure> {
     match kind {
         Some(LineKind::Plan) => plans::replay(file, number, line),
         Some(LineKind::Model) => models::replay(file, number, line),
-        Some(LineKind::Schedule) => {
-            Err(Failure::new(format!("failed to verify `{}`, line {number}", file.display()))
-                .caused_by("schedules are not replayed by this version"))
-        }
+        Some(LineKind::Schedule) => schedules::replay(file, number, line),
         None => Err(Failure::new(format!("failed to verify `{}`, line {number}", file.display()))
             .caused_by("the line has neither `specs`, nor `config`, nor `requests`")
             .hint(

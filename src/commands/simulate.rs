@@ -1,0 +1,291 @@
+//! `k3plan simulate`: a workload through vLLM's scheduler over a plan, and what each step's metadata costs.
+
+mod adapter;
+mod load;
+mod report;
+mod steps;
+mod trace;
+
+use std::path::PathBuf;
+
+use simulator::metadata::{Meter, Runner, Worker};
+use simulator::offload::Offload;
+use simulator::{Outcome, RunError, Simulation, Step, StepTime, simulate};
+
+use crate::cli::Ended;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::scenario::ScenarioArgs;
+use crate::terminal::Terminal;
+
+/// Run a workload through vLLM's scheduler and count what each step costs
+///
+/// No model runs: the scheduler, the block pool and the metadata builders do, step by step, as in vLLM 0.32.
+/// Several scenarios or platforms print one table that compares them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    scenarios: ScenarioArgs,
+
+    #[command(flatten)]
+    load: load::LoadArgs,
+
+    #[command(flatten)]
+    engine: adapter::EngineArgs,
+
+    /// Where the metadata builders run; several give a row each [default: from the scenario's hardware].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
+    platform: Vec<adapter::Platform>,
+
+    /// How block tables reach the device: v1 sends all rows, v2 the changes.
+    #[arg(long, value_enum, default_value = "v2", value_name = "V")]
+    runner: RunnerName,
+
+    /// Build every group's metadata anew, also where vLLM takes over another group's.
+    #[arg(long)]
+    no_reuse: bool,
+
+    /// Steps run without full graphs.
+    #[arg(long)]
+    eager: bool,
+
+    /// Host memory a rank for offloaded KV, GiB: count what offloading moves.
+    #[arg(long, value_name = "GIB")]
+    offload: Option<u64>,
+
+    /// Where all random numbers come from.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Milliseconds of a step without its groups [default: Kimi-K3 on 8x MI355X, PR 59733].
+    #[arg(long, default_value_t = 42.2, value_name = "MS")]
+    step_ms: f64,
+
+    /// Microseconds a prompt token adds to a step.
+    #[arg(long, default_value_t = 20.0, value_name = "US")]
+    prefill_token_us: f64,
+
+    /// Microseconds a KV cache group adds to a step [default: Kimi-K3, PR 59733].
+    #[arg(long, default_value_t = 91.0, value_name = "US")]
+    group_us: f64,
+
+    /// Write the steps in the Chrome trace format, for Perfetto.
+    #[arg(long, value_name = "OUT.json")]
+    trace: Option<PathBuf>,
+
+    /// Write the steps as a Parquet table.
+    #[arg(long, value_name = "OUT.parquet")]
+    steps: Option<PathBuf>,
+
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A model runner, as the command line names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum RunnerName {
+    /// All rows.
+    V1,
+    /// The changes.
+    V2,
+}
+
+/// Everything that was counted in one run.
+pub(super) struct Run {
+    name: String,
+    platform: &'static str,
+    setup: adapter::Setup,
+    builders: Vec<String>,
+    outcome: Outcome,
+    meter: Meter,
+    offload: Option<Offload>,
+    tally: Tally,
+}
+
+/// What is added up besides the metadata.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    requests: u64,
+    most_requests: u64,
+    tokens: u64,
+    drafts: u64,
+    preemptions: u64,
+    resumed: u64,
+    used_blocks: u64,
+    most_used_blocks: u64,
+    copies: Vec<u64>,
+}
+
+impl Tally {
+    fn step(&mut self, step: &Step, blocks: u64) {
+        if step.scheduled.is_empty() {
+            return;
+        }
+        let requests = step.scheduled.len() as u64;
+        self.requests += requests;
+        self.most_requests = self.most_requests.max(requests);
+        self.tokens += step.tokens();
+        self.drafts += step.scheduled.iter().map(|part| u64::from(part.drafts)).sum::<u64>();
+        self.preemptions += step.preempted.len() as u64;
+        self.resumed += step.resumed.len() as u64;
+        let used = blocks - step.free_blocks.min(blocks);
+        self.used_blocks += used;
+        self.most_used_blocks = self.most_used_blocks.max(used);
+        for part in &step.scheduled {
+            let mut group = 0_usize;
+            for &(groups, count) in step.new_blocks(part) {
+                for sum in self.copies.iter_mut().skip(group).take(groups as usize) {
+                    *sum += u64::from(count);
+                }
+                group += groups as usize;
+            }
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let scenarios = args.scenarios.load()?;
+    let time = step_time(args)?;
+    let mut runs = Vec::new();
+    let platforms =
+        if args.platform.is_empty() { vec![None] } else { args.platform.iter().map(|&p| Some(p)).collect() };
+    if (args.trace.is_some() || args.steps.is_some()) && scenarios.len() * platforms.len() > 1 {
+        return Err(Failure::new("failed to write the steps of several runs to one file")
+            .hint("give one scenario, such as `kimi-k3-dspark-rocm-fixed`, and one platform")
+            .into());
+    }
+    for scenario in &scenarios {
+        let setup = adapter::setup(scenario, &args.engine)?;
+        let load = args.load.resolve(scenario, &setup)?;
+        for &platform in &platforms {
+            let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario));
+            runs.push(one(args, &scenario.name, platform, &setup, &load, time, terminal)?);
+        }
+    }
+    if args.json {
+        report::json(&runs, terminal)?;
+    } else {
+        report::text(&runs, terminal)?;
+    }
+    Ok(Exit::Fine)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be a short, positive time"
+)]
+fn step_time(args: &Args) -> Result<StepTime, Failure> {
+    let nanoseconds = |flag: &str, value: f64, unit: f64| {
+        if value.is_finite() && (0.0..=1e6).contains(&value) {
+            return Ok((value * unit) as u64);
+        }
+        Err(Failure::new(format!("`{flag}` is {value}")).hint("give a time between 0 and 1,000,000"))
+    };
+    Ok(StepTime {
+        base_ns: nanoseconds("--step-ms", args.step_ms, 1e6)?,
+        prefill_token_ns: nanoseconds("--prefill-token-us", args.prefill_token_us, 1e3)?,
+        request_ns: 0,
+        group_ns: nanoseconds("--group-us", args.group_us, 1e3)?,
+    })
+}
+
+fn one(
+    args: &Args,
+    name: &str,
+    platform: adapter::Platform,
+    setup: &adapter::Setup,
+    load: &load::Load,
+    step_time: StepTime,
+    terminal: &Terminal<'_>,
+) -> Result<Run, Failure> {
+    let fail =
+        |cause: &dyn std::fmt::Display| Failure::new(format!("failed to simulate `{name}`")).caused_by(cause);
+    let builders = setup.builders(platform);
+    let runner = if args.runner == RunnerName::V1 { Runner::V1 } else { Runner::V2 };
+    let worker =
+        Worker { builders: builders.clone(), runner, reuse: !args.no_reuse, full_graphs: !args.eager };
+    let mut meter = Meter::new(&setup.engine, &setup.groups, &worker).map_err(|error| fail(&error))?;
+    let mut offload = args.offload.map(|gib| {
+        Offload::new(&setup.engine, &setup.groups, gib.saturating_mul(1 << 30), setup.kv_tp_replicas)
+    });
+    let mut tally = Tally { copies: vec![0; setup.groups.len()], ..Tally::default() };
+    let mut trace = args.trace.as_ref().map(|path| trace::Writer::create(path, setup)).transpose()?;
+    let mut steps = args.steps.as_ref().map(|path| steps::Writer::create(path, setup)).transpose()?;
+    let simulation = Simulation {
+        engine: &setup.engine,
+        groups: &setup.groups,
+        workload: &load.workload,
+        acceptance: &load.acceptance,
+        step_time,
+        seed: args.seed,
+    };
+    let progress = progress(terminal, load.workload.len());
+    let blocks = u64::from(setup.engine.num_blocks) - 1;
+    let mut written: Result<(), Failure> = Ok(());
+    let mut finished = 0_u64;
+    let outcome = simulate(&simulation, &mut |step: &Step, start: u64, end: u64| {
+        let cost = meter.step(step);
+        tally.step(step, blocks);
+        if let Some(offload) = &mut offload {
+            offload.step(step);
+        }
+        if written.is_ok() {
+            if let Some(trace) = &mut trace {
+                written = trace.step(step, start, end, blocks);
+            }
+            if let Some(steps) = &mut steps
+                && written.is_ok()
+            {
+                written = steps.step(step, start, end, &cost);
+            }
+        }
+        finished += step.finished.len() as u64;
+        if let Some(progress) = &progress
+            && step.index.is_multiple_of(4096)
+        {
+            progress.set_position(finished);
+        }
+    });
+    if let Some(progress) = progress {
+        progress.finish_and_clear();
+    }
+    let outcome = outcome.map_err(|error| refusal(name, &error))?;
+    written?;
+    if let Some(trace) = trace {
+        trace.close()?;
+    }
+    if let Some(steps) = steps {
+        steps.close()?;
+    }
+    Ok(Run {
+        name: name.to_owned(),
+        platform: platform.name(),
+        setup: setup.clone(),
+        builders,
+        outcome,
+        meter,
+        offload,
+        tally,
+    })
+}
+
+fn refusal(name: &str, error: &RunError) -> Failure {
+    let failure = Failure::new(format!("failed to simulate `{name}`")).caused_by(error);
+    match error {
+        RunError::Refused { .. } | RunError::Stuck { .. } | RunError::Thrashing { .. } => failure
+            .hint("give it shorter prompts (`--input`), more blocks (`--num-blocks`) or a longer context"),
+        RunError::Setup(_) | RunError::Workload(_) | RunError::Acceptance(_) => failure,
+    }
+}
+
+/// A bar on a terminal, where the work is long.
+fn progress(terminal: &Terminal<'_>, requests: u32) -> Option<indicatif::ProgressBar> {
+    if !terminal.progress || requests < 10_000 {
+        return None;
+    }
+    let style = indicatif::ProgressStyle::with_template("{bar:40} {pos}/{len} requests, {eta} left").ok()?;
+    Some(indicatif::ProgressBar::new(u64::from(requests)).with_style(style))
+}
