@@ -12,6 +12,7 @@ pub mod engine;
 pub mod error;
 pub mod explain;
 pub mod group;
+pub mod import;
 pub mod merge;
 pub mod model;
 pub mod plan;
