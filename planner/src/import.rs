@@ -3,3 +3,4 @@
 //! Pure functions over text and values that somebody else has read.
 
 pub mod hf_config;
+pub mod json;

@@ -8,7 +8,7 @@
 
 use super::config::Config;
 use super::error::ImportError;
-use super::layer::{Align, Layers};
+use super::layer::{Align, Cache, Layers};
 use super::platform::Kernels;
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
@@ -33,11 +33,14 @@ pub(super) fn blocks(config: &Config<'_>, context: &Context<'_>, layers: &Layers
     if settings.block_size == Some(0) {
         return Err(ImportError::Refused("the block size is 0".to_owned()));
     }
-    let kernels = Kernels::of(settings.platform, config, layers.use_mla, context);
+    let kernels = Kernels::of(settings.platform, config, layers.use_mla);
     let mut block_size = kernels.block_size(settings.block_size);
     let unaligned = block_size;
     let mut padded = None;
-    if let Some(align) = layers.align.filter(|a| a.state_bytes > 0) {
+    // Without any attention there is no block to align.
+    let has_attention =
+        layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
+    if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
         (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size)?;
     }
     let aligns_states = layers.align.is_some();
@@ -48,7 +51,7 @@ pub(super) fn blocks(config: &Config<'_>, context: &Context<'_>, layers: &Layers
     };
     Ok(Blocks {
         block_size,
-        window_block_size: kernels.largest_within(block_size),
+        window_block_size: Kernels::of(settings.platform, config, false).largest_within(block_size),
         mamba_block_size,
         mamba_page_size_padded: padded,
     })

@@ -122,7 +122,7 @@ fn gemma4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
         }
         let full = *kind == LayerType::Full;
         let (mut total, mut size) = if full && per_layer.is_none() { (global_kv, global_head) } else { (kv, head_size) };
-        if let Some(own) = per_layer.and_then(|map| map.get(&i.to_string())) {
+        if let Some(own) = per_layer.and_then(|map| own_entry(map, i)) {
             size = own_whole(own, "head_dim")?.unwrap_or(size);
             total = own_whole(own, "num_key_value_heads")?.unwrap_or(total);
         }
@@ -131,6 +131,13 @@ fn gemma4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
         layers.layers.push(Layer::new(name, plain(kv_heads, size, layer_window)));
     }
     Ok(layers)
+}
+
+/// The entry of layer `i`; keys may be padded with zeros.
+fn own_entry(map: &serde_json::Map<String, Value>, i: usize) -> Option<&Value> {
+    map.get(&i.to_string()).or_else(|| {
+        (2..=6).find_map(|width| map.get(&format!("{i:0width$}")))
+    })
 }
 
 fn own_whole(object: &Value, key: &str) -> Result<Option<u64>, ImportError> {
@@ -285,7 +292,7 @@ fn whisper(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<L
     let attention = Attention { kv_heads, head_size: hidden / heads.max(1), ..Attention::default() };
     let mut layers = Layers::default();
     for i in 0..n {
-        let name = format!("{prefix}decoder.layers.{i}.layers");
+        let name = format!("{prefix}.decoder.layers.{i}.layers");
         layers.layers.push(Layer::new(format!("{name}.self_attn.attn"), Cache::Attention(attention)));
         layers.layers.push(Layer::new(format!("{name}.encoder_attn.attn"), Cache::Cross(attention)));
     }

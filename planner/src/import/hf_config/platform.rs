@@ -7,7 +7,6 @@
 use std::str::FromStr;
 
 use super::config::Config;
-use super::settings::Context;
 
 /// Where the engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,9 +67,9 @@ pub(super) struct Kernels {
 
 impl Kernels {
     /// The kernels that `platform` chooses for a model.
-    pub(super) fn of(platform: Platform, config: &Config<'_>, use_mla: bool, context: &Context<'_>) -> Self {
+    pub(super) fn of(platform: Platform, config: &Config<'_>, use_mla: bool) -> Self {
         const MULTIPLES_OF_16: Kernels = Kernels { sizes: &[16], exact: false, default: 16, forced: None };
-        if config.text_type() == "deepseek_v4" {
+        if config.text_type() == "deepseek_v4" && use_mla {
             return Self { sizes: &[256], exact: true, default: 256, forced: Some(256) };
         }
         let sparse = config.has("index_topk");
@@ -84,10 +83,7 @@ impl Kernels {
             (Platform::CudaBlackwell, true) => Self { sizes: &[32, 64], exact: true, default: 32, forced: None },
             (Platform::Rocm, true) => Self { sizes: &[1], exact: false, default: 16, forced: None },
             // FlashInfer takes 16, 32 and 64, and 128 more on Blackwell; the smallest is what counts here.
-            (Platform::CudaHopper | Platform::CudaBlackwell | Platform::Rocm, false) => {
-                let _ = context;
-                MULTIPLES_OF_16
-            }
+            (Platform::CudaHopper | Platform::CudaBlackwell | Platform::Rocm, false) => MULTIPLES_OF_16,
         }
     }
 
