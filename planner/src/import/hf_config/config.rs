@@ -64,10 +64,26 @@ impl<'a> Config<'a> {
         Ok(Self { root, text, class, architecture, text_type })
     }
 
-    /// The same config with another map in the place of the text config.
-    pub(super) fn with_text(&self, text: &'a Map<String, Value>) -> Self {
-        let text_type = string(text, "model_type");
-        Self { class: class(&text_type).or(self.class), text, text_type, ..self.clone() }
+    /// A draft model's config: also EAGLE's wrapper, and the form of the library Speculators.
+    ///
+    /// # Source
+    /// `vllm/transformers_utils/configs/{eagle.py,speculators}`.
+    pub(super) fn new_draft(value: &'a Value) -> Result<Self, ImportError> {
+        let mut config = Self::new(value)?;
+        let inner = config
+            .root
+            .get("transformer_layer_config")
+            .or_else(|| config.root.get("model").filter(|_| config.text_type == "eagle"))
+            .and_then(Value::as_object);
+        if let Some(inner) = inner {
+            config.text = inner;
+            config.text_type = string(inner, "model_type");
+            config.class = class(&config.text_type);
+        }
+        if config.architecture.is_empty() {
+            config.architecture = string(config.root, "speculators_model_type");
+        }
+        Ok(config)
     }
 
     /// The first architecture.
@@ -78,11 +94,6 @@ impl<'a> Config<'a> {
     /// The text config's `model_type`.
     pub(super) fn text_type(&self) -> &str {
         &self.text_type
-    }
-
-    /// The whole file.
-    pub(super) const fn root(&self) -> &'a Map<String, Value> {
-        self.root
     }
 
     /// Whether the text config is nested.

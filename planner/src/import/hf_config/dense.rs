@@ -61,8 +61,6 @@ pub(super) enum Window {
     MaybeTypes,
     /// Every layer of an even index.
     EvenLayers,
-    /// `window_size` less one for layers of type sliding.
-    None,
 }
 
 pub(super) const LLAMA: Dense =
@@ -191,7 +189,6 @@ pub(super) fn windows(config: &Config<'_>, rule: Window, n: u64) -> Result<Vec<O
         Ok(types.into_iter().map(|t| if t == LayerType::Sliding { own.or(model) } else { model }).collect())
     };
     match rule {
-        Window::None => Ok(vec![None; index(n)]),
         Window::Model => Ok(vec![model; index(n)]),
         Window::Types(more) => by_types(need_layer_types(config, n)?, more),
         Window::MaybeTypes => match layer_types(config)? {

@@ -9,6 +9,8 @@ mod inkling;
 
 use serde_json::Value;
 
+pub(super) use deepseek_v4::layer as deepseek_v4_layer;
+
 use super::config::Config;
 use super::dense::{self, Dense, Kv, Window, head_dim, heads, hidden_head, index, layer_name, window};
 use super::error::ImportError;
