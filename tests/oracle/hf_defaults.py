@@ -40,6 +40,10 @@ def entry(cls):
     d = config.to_dict()
     if type(config).__name__.startswith(("Gemma3Text", "Gemma4Text")):
         d["sliding_window"] = config.sliding_window
+    for key in d:  # what the class declares, rather than what it derives from other keys
+        declared = getattr(cls, key, d[key])
+        if plain(declared):
+            d[key] = declared
     rename = {k: v for k, v in (getattr(cls, "attribute_map", None) or {}).items() if KEYS.match(k)}
     out = {}
     if rename:

@@ -71,13 +71,16 @@ pub(super) const LLAMA: Dense =
 /// # Source
 /// `create_engine_config` in `vllm/engine/arg_utils.py`.
 pub(super) fn model_window(config: &Config<'_>) -> Result<Option<u64>, ImportError> {
-    let all_slide = layer_types(config)?.is_none_or(|types| types.iter().all(|t| *t == LayerType::Sliding));
+    // Its list of types goes by another name, which the engine does not look at.
+    let listed = if config.text_type().starts_with("nemotron_h") { None } else { layer_types(config)? };
+    let all_slide = listed.is_none_or(|types| types.iter().all(|t| *t == LayerType::Sliding));
     if all_slide { window(config) } else { Ok(None) }
 }
 
 /// `sliding_window`, where 0 is none, and where Qwen's classes drop it.
 pub(super) fn window(config: &Config<'_>) -> Result<Option<u64>, ImportError> {
-    let qwen = matches!(
+    // The file says so itself, or the class does.
+    let qwen = config.has("use_sliding_window") && matches!(
         config.text_type(),
         "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "qwen2_vl_text" | "qwen2_5_vl_text" | "qwen2_5_omni_text"
     );

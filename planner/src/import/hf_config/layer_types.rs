@@ -112,7 +112,7 @@ fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
             let slides = config.whole("sliding_window")?.is_some();
             (0..n).map(|_| if slides { Sliding } else { Full }).collect()
         }
-        "mellum" | "step3p7_text" | "step3p7" => (0..n).map(|_| Full).collect(),
+        "mellum" | "laguna" | "step3p7_text" | "step3p7" => (0..n).map(|_| Full).collect(),
         "smollm3" => {
             let without_rope = config.wholes("no_rope_layers")?;
             let interval = every("no_rope_layer_interval", 4)?.max(1);
