@@ -30,6 +30,7 @@ enum Command {
     Diff(commands::diff::Args),
     Check(commands::check::Args),
     Verify(commands::verify::Args),
+    Import(commands::import::Args),
     Schema(commands::schema::Args),
 }
 
@@ -94,6 +95,7 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Diff(args) => commands::diff::run(args, terminal),
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
+        Command::Import(args) => commands::import::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
     }
 }

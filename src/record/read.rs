@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use planner::import::json::python_json;
+pub(crate) use planner::import::json::python_json;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
