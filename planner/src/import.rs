@@ -4,3 +4,4 @@
 
 pub mod hf_config;
 pub mod json;
+pub mod log;
