@@ -31,6 +31,7 @@ enum Command {
     Check(commands::check::Args),
     Verify(commands::verify::Args),
     Import(commands::import::Args),
+    Fit(commands::fit::Args),
     Schema(commands::schema::Args),
 }
 
@@ -96,6 +97,7 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Check(args) => commands::check::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Import(args) => commands::import::run(args, terminal),
+        Command::Fit(args) => commands::fit::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
     }
 }

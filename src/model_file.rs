@@ -92,9 +92,9 @@ impl EngineFlags {
             Some("none") => MambaCacheMode::None,
             Some("all") => MambaCacheMode::All,
             Some(other) => {
-                return Err(failed().caused_by(format!("`{other}` is no mamba cache mode")).hint(
-                    "write none, align or all",
-                ));
+                return Err(failed()
+                    .caused_by(format!("`{other}` is no mamba cache mode"))
+                    .hint("write none, align or all"));
             }
         };
         let settings = ImportSettings {
@@ -114,9 +114,9 @@ impl EngineFlags {
         let imported =
             import(&config, draft.as_ref(), &settings).map_err(|error| import_failure(model, &error))?;
         let stem = model.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        let folder = std::fs::canonicalize(model)
-            .ok()
-            .and_then(|path| path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()));
+        let folder = std::fs::canonicalize(model).ok().and_then(|path| {
+            path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+        });
         let name = match (stem.as_str(), folder) {
             ("config", Some(folder)) => folder,
             ("", Some(folder)) => folder,
@@ -142,9 +142,14 @@ impl EngineFlags {
 /// `SpeculativeConfig.__post_init__` of vLLM 0.32.
 fn method_of(draft: &Value) -> &'static str {
     let name = draft.pointer("/architectures/0").and_then(Value::as_str).unwrap_or_default().to_lowercase();
-    for (part, method) in
-        [("dspark", "dspark"), ("dflash", "dflash"), ("eagle3", "eagle3"), ("peagle", "eagle3"), ("eagle", "eagle"), ("mtp", "mtp")]
-    {
+    for (part, method) in [
+        ("dspark", "dspark"),
+        ("dflash", "dflash"),
+        ("eagle3", "eagle3"),
+        ("peagle", "eagle3"),
+        ("eagle", "eagle"),
+        ("mtp", "mtp"),
+    ] {
         if name.contains(part) {
             return method;
         }
@@ -160,7 +165,10 @@ fn own_length(config: &Value) -> Option<u64> {
             .find_map(|key| value.get(*key).and_then(Value::as_u64))
             .filter(|length| *length > 0)
     };
-    ["text_config", "llm_config", "language_config"].iter().find_map(|key| config.get(*key).and_then(of)).or_else(|| of(config))
+    ["text_config", "llm_config", "language_config"]
+        .iter()
+        .find_map(|key| config.get(*key).and_then(of))
+        .or_else(|| of(config))
 }
 
 /// The config of a file, or of the folder that it lies in.

@@ -10,7 +10,8 @@ fn main() -> std::io::Result<()> {
     let (mut cases, mut differ, mut refused, mut lenient) = (0, 0, 0, 0);
     for file in std::env::args().skip(1) {
         for line in std::fs::read_to_string(file)?.lines() {
-            let case: serde_json::Value = planner::import::json::parse(line).map_err(std::io::Error::other)?;
+            let case: serde_json::Value =
+                planner::import::json::parse(line).map_err(std::io::Error::other)?;
             cases += 1;
             let id = case.get("id").and_then(serde_json::Value::as_str).unwrap_or_default();
             if case.pointer("/expect/error").is_some() {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use planner::RawSpec;
 
+use super::Scenario;
 use super::args::Changes;
 use super::overrides::Override;
 use super::spec::WrittenSpec;
 use super::tree::{Place, Source};
 use super::written::Written;
-use super::Scenario;
 use crate::failure::Failure;
 use crate::model_file::{EngineFlags, ModelFile};
 

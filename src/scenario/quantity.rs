@@ -79,7 +79,7 @@ pub(super) fn memory(name: &str, node: &Node) -> Result<u64, Complaint> {
 }
 
 /// `80 GiB`, `51.8GiB`, `6.5e9`; a fraction of a byte is cut.
-fn parse_memory(text: &str) -> Option<u64> {
+pub(crate) fn parse_memory(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, unit) =
         UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1));

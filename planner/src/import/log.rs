@@ -97,7 +97,9 @@ fn plain(line: &str) -> String {
 }
 
 fn read_line(line: &str, facts: &mut LogFacts) {
-    if let Some(rest) = after(line, &["Available KV cache memory:", "Available KV cache memory", "Available KV"]) {
+    if let Some(rest) =
+        after(line, &["Available KV cache memory:", "Available KV cache memory", "Available KV"])
+    {
         if let Some(gib) = number(rest) {
             facts.available_gib.push(gib);
         }
@@ -122,9 +124,9 @@ fn read_line(line: &str, facts: &mut LogFacts) {
     }
     if let Some(rest) = after(line, &["Add "]) {
         if let (true, Some(layers)) = (rest.contains("padding layer"), count(rest)) {
-            let waste = after(rest, &["at most"]).and_then(number).or_else(|| {
-                after(rest, &["padding layers", "padding layer"]).and_then(number)
-            });
+            let waste = after(rest, &["at most"])
+                .and_then(number)
+                .or_else(|| after(rest, &["padding layers", "padding layer"]).and_then(number));
             facts.padding.push((layers, waste.unwrap_or(0.0)));
         }
     }
@@ -137,7 +139,14 @@ fn read_line(line: &str, facts: &mut LogFacts) {
     if let Some(rest) = after(line, &["Padding mamba page size by"]) {
         facts.mamba_padding_percent = number(rest).or(facts.mamba_padding_percent);
     }
-    let blocks = ["num_gpu_blocks is:", "# GPU blocks:", "# cuda blocks:", "# CUDA blocks:", "GPU blocks:", "num_gpu_blocks="];
+    let blocks = [
+        "num_gpu_blocks is:",
+        "# GPU blocks:",
+        "# cuda blocks:",
+        "# CUDA blocks:",
+        "GPU blocks:",
+        "num_gpu_blocks=",
+    ];
     if let Some(rest) = after(line, &blocks) {
         facts.num_gpu_blocks = count(rest).or(facts.num_gpu_blocks);
     }
@@ -151,7 +160,10 @@ fn read_line(line: &str, facts: &mut LogFacts) {
             facts.version = Some(word);
         }
     }
-    if line.contains("with config:") || line.contains("non-default args:") || line.contains("args: Namespace(") {
+    if line.contains("with config:")
+        || line.contains("non-default args:")
+        || line.contains("args: Namespace(")
+    {
         settings(line, facts);
     }
 }

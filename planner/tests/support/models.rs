@@ -7,9 +7,8 @@ use serde_json::Value;
 /// The import settings of a recorded case.
 pub fn import_settings(engine: &Value) -> ImportSettings {
     let number = |key: &str| engine.get(key).and_then(Value::as_u64);
-    let text = |key: &str, default: &str| {
-        engine.get(key).and_then(Value::as_str).unwrap_or(default).to_owned()
-    };
+    let text =
+        |key: &str, default: &str| engine.get(key).and_then(Value::as_str).unwrap_or(default).to_owned();
     ImportSettings {
         tensor_parallel_size: number("tp").unwrap_or(1),
         max_model_len: number("max_model_len").unwrap_or(8192),

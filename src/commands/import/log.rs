@@ -106,12 +106,7 @@ fn text(args: &Args) -> Result<String, Failure> {
 }
 
 /// What vLLM would log for the plan, read as a log is.
-fn planned(
-    model: &Model,
-    settings: &EngineSettings,
-    rules: &Rules,
-    what: &str,
-) -> Result<LogFacts, Failure> {
+fn planned(model: &Model, settings: &EngineSettings, rules: &Rules, what: &str) -> Result<LogFacts, Failure> {
     let plan = planner::plan(model, settings, rules)
         .map_err(|error| Failure::new(format!("failed to plan {what}")).caused_by(error))?;
     let mut facts = match plan.fitting_pool() {
@@ -142,12 +137,16 @@ fn of_dump(path: &Path) -> Result<LogFacts, Failure> {
     reason = "memory of a device in bytes, checked to be in range"
 )]
 fn of_model(args: &Args, path: &Path, facts: &LogFacts) -> Result<LogFacts, Failure> {
-    let setting = |name: &str| facts.settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let setting =
+        |name: &str| facts.settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
     let number = |name: &str| setting(name).and_then(|value| value.parse::<u64>().ok());
     let mut flags = args.flags.clone();
     flags.tp = flags.tp.or_else(|| number("tensor_parallel_size"));
-    flags.max_model_len =
-        flags.max_model_len.or(facts.max_model_len).or_else(|| number("max_seq_len")).or_else(|| number("max_model_len"));
+    flags.max_model_len = flags
+        .max_model_len
+        .or(facts.max_model_len)
+        .or_else(|| number("max_seq_len"))
+        .or_else(|| number("max_model_len"));
     flags.block_size = flags.block_size.or_else(|| number("block_size"));
     if flags.kv_cache_dtype == "auto" {
         flags.kv_cache_dtype = setting("kv_cache_dtype").unwrap_or_else(|| "auto".to_owned());
@@ -205,7 +204,12 @@ fn joined(parts: impl Iterator<Item = String>) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn write(facts: &LogFacts, rows: &[Row], with_plan: bool, terminal: &mut Terminal<'_>) -> std::io::Result<()> {
+fn write(
+    facts: &LogFacts,
+    rows: &[Row],
+    with_plan: bool,
+    terminal: &mut Terminal<'_>,
+) -> std::io::Result<()> {
     if let Some(version) = &facts.version {
         writeln!(terminal.out, "vLLM {version}")?;
     }

@@ -103,9 +103,8 @@ fn import_settings(case: &ModelLine, version: EngineVersion, recorded: &[RawSpec
         method: map.get("method").and_then(Value::as_str).unwrap_or("mtp").to_owned(),
         num_speculative_tokens: map.get("num_speculative_tokens").and_then(Value::as_u64).unwrap_or(1),
     });
-    let has_prefix = recorded
-        .iter()
-        .any(|raw| raw.name.as_deref().is_some_and(|name| name.starts_with("draft.")));
+    let has_prefix =
+        recorded.iter().any(|raw| raw.name.as_deref().is_some_and(|name| name.starts_with("draft.")));
     ImportSettings {
         tensor_parallel_size: engine.tp.unwrap_or(1),
         max_model_len: engine.max_model_len.and_then(|n| u64::try_from(n).ok()).unwrap_or(8192),

@@ -28,7 +28,11 @@ pub(super) struct Blocks {
 }
 
 /// Settles the block sizes.
-pub(super) fn blocks(config: &Config<'_>, context: &Context<'_>, layers: &Layers) -> Result<Blocks, ImportError> {
+pub(super) fn blocks(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    layers: &Layers,
+) -> Result<Blocks, ImportError> {
     let settings = context.settings;
     if settings.block_size == Some(0) {
         return Err(ImportError::Refused("the block size is 0".to_owned()));
@@ -38,8 +42,7 @@ pub(super) fn blocks(config: &Config<'_>, context: &Context<'_>, layers: &Layers
     let unaligned = block_size;
     let mut padded = None;
     // Without any attention there is no block to align.
-    let has_attention =
-        layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
+    let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
     if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
         (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size)?;
     }
@@ -77,11 +80,8 @@ fn aligned(
     }
     let unit_bytes = size::mul("bytes of a kernel block", unit, token)?;
     let whole = size::div_ceil("attention block", align.state_bytes, unit_bytes)?;
-    let block = size::round_up(
-        "attention block",
-        size::mul("attention block", unit, whole)?,
-        kernels.smallest(),
-    )?;
+    let block =
+        size::round_up("attention block", size::mul("attention block", unit, whole)?, kernels.smallest())?;
     let block = block.max(block_size);
     let page = size::mul("attention page", block, token)?;
     Ok((block, (page != align.state_bytes).then_some(page)))

@@ -113,6 +113,7 @@ const KNOWN: &[(&str, &[Architecture])] = &[
         row("MiniCPM3ForCausalLM", MODEL, Family::Dense(Dense { head: Head::QkParts, kv: Kv::PerHead, ..LLAMA })),
         row("MiniCPMForCausalLM", MODEL, HIDDEN),
         row("MiniMaxM2ForCausalLM", MODEL, PLAIN),
+        row("MiniMaxM3SparseForCausalLM", MODEL, Family::Own(Own::MiniMaxM3)),
         row("Ministral3ForCausalLM", MODEL, TYPES),
         row("MistralForCausalLM", MODEL, TYPES),
         row("MixtralForCausalLM", MODEL, PLAIN),
@@ -141,7 +142,7 @@ const KNOWN: &[(&str, &[Architecture])] = &[
         row("SolarForCausalLM", MODEL, PLAIN),
         row("StableLmForCausalLM", MODEL, HIDDEN),
         row("Starcoder2ForCausalLM", MODEL, TYPES),
-        row("Step1ForCausalLM", MODEL, Family::Dense(HIDDEN_DENSE)),
+        row("Step1ForCausalLM", MODEL, HIDDEN),
         row("Step3TextForCausalLM", MODEL, Family::Dense(Dense { kv: Kv::One, ..LLAMA })),
         row("Step3p5ForCausalLM", MODEL, Family::Own(Own::Step3p5)),
         row("TeleChat2ForCausalLM", MODEL, TYPES),
@@ -182,7 +183,7 @@ const KNOWN: &[(&str, &[Architecture])] = &[
         row("Zamba2ForCausalLM", MODEL, Family::Hybrid(Hybrid::Zamba2)),
     ]),
     ("images, sound and text", &[
-        row("AriaForConditionalGeneration", LANGUAGE, HIDDEN_OR_TYPES),
+        row("AriaForConditionalGeneration", LANGUAGE, TYPES),
         row("AudioFlamingo3ForConditionalGeneration", LANGUAGE, Family::Wrapper),
         row("Blip2ForConditionalGeneration", "language_model.model.decoder.", Family::Wrapper),
         row("Cohere2VisionForConditionalGeneration", LANGUAGE, Family::Wrapper),
@@ -214,6 +215,7 @@ const KNOWN: &[(&str, &[Architecture])] = &[
         row("LlavaOnevisionForConditionalGeneration", LANGUAGE, Family::Wrapper),
         row("MiniCPMV4_6ForConditionalGeneration", LANGUAGE, Family::Hybrid(Hybrid::DeltaNet)),
         row("MiniCPMV4_7ForConditionalGeneration", LANGUAGE, Family::Hybrid(Hybrid::DeltaNet)),
+        row("MiniMaxM3SparseForConditionalGeneration", LANGUAGE, Family::Own(Own::MiniMaxM3)),
         row("Mistral3ForConditionalGeneration", LANGUAGE, TYPES),
         row("MuseGlimmerForConditionalGeneration", MODEL, Family::Own(Own::MuseGlimmer)),
         row("PaddleOCRVLForConditionalGeneration", LANGUAGE, PLAIN),
@@ -238,7 +240,6 @@ const KNOWN: &[(&str, &[Architecture])] = &[
 ];
 
 const HIDDEN_TYPES: Family = Family::Dense(Dense { head: Head::Hidden, window: Window::MaybeTypes, ..LLAMA });
-const HIDDEN_OR_TYPES: Family = TYPES;
 
 /// Known architectures, a group a kind of cache.
 pub fn known_architectures() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
@@ -279,7 +280,8 @@ fn build(
 
 /// The family of a wrapped language model, by its own architecture or its model type.
 fn inner_family(config: &Config<'_>) -> Result<Family, ImportError> {
-    let inner = config.texts("architectures")?.and_then(|list| list.first().copied()).filter(|_| config.is_nested());
+    let inner =
+        config.texts("architectures")?.and_then(|list| list.first().copied()).filter(|_| config.is_nested());
     if let Some(row) = inner.and_then(find) {
         if !matches!(row.family, Family::Wrapper) {
             return Ok(row.family);

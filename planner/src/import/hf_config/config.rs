@@ -54,11 +54,8 @@ impl<'a> Config<'a> {
             let outer = class(&text_type);
             text = nested;
             let own = string(nested, "model_type");
-            text_type = if own.is_empty() {
-                outer.and_then(|c| c.text).unwrap_or_default().to_owned()
-            } else {
-                own
-            };
+            text_type =
+                if own.is_empty() { outer.and_then(|c| c.text).unwrap_or_default().to_owned() } else { own };
         }
         let class = class(&text_type);
         Ok(Self { root, text, class, architecture, text_type })
@@ -104,7 +101,9 @@ impl<'a> Config<'a> {
     /// The quantisation of the checkpoint.
     pub(super) fn quantization(&self) -> Option<&'a Value> {
         let of = |map: &'a Map<String, Value>| {
-            ["quantization_config", "compression_config"].iter().find_map(|key| map.get(*key).filter(|v| v.is_object()))
+            ["quantization_config", "compression_config"]
+                .iter()
+                .find_map(|key| map.get(*key).filter(|v| v.is_object()))
         };
         of(self.root).or_else(|| of(self.text))
     }
@@ -205,7 +204,10 @@ impl<'a> Config<'a> {
     /// A list of texts; `None` where missing or null.
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ImportError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
-        list.iter().map(|v| v.as_str().ok_or_else(|| wrong(key, "texts", v))).collect::<Result<_, _>>().map(Some)
+        list.iter()
+            .map(|v| v.as_str().ok_or_else(|| wrong(key, "texts", v)))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     /// A nested object of the text config.
@@ -303,7 +305,11 @@ pub(super) fn whole_value(key: &str, value: &Value) -> Result<Option<u64>, Impor
 }
 
 /// `x` where it is a whole number below 2^53.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be whole and in range")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be whole and in range"
+)]
 fn whole_of(x: f64) -> Option<u64> {
     (x >= 0.0 && x.fract() == 0.0 && x < 9_007_199_254_740_992.0).then_some(x as u64)
 }
@@ -319,5 +325,9 @@ fn wrong(key: &str, wanted: &'static str, value: &Value) -> ImportError {
 
 /// At most 60 characters of `text`.
 pub(super) fn short(text: &str) -> String {
-    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(57).chain("...".chars()).collect() }
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        text.chars().take(57).chain("...".chars()).collect()
+    }
 }

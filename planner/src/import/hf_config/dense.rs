@@ -80,10 +80,17 @@ pub(super) fn model_window(config: &Config<'_>) -> Result<Option<u64>, ImportErr
 /// `sliding_window`, where 0 is none, and where Qwen's classes drop it.
 pub(super) fn window(config: &Config<'_>) -> Result<Option<u64>, ImportError> {
     // The file says so itself, or the class does.
-    let qwen = config.has("use_sliding_window") && matches!(
-        config.text_type(),
-        "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "qwen2_vl_text" | "qwen2_5_vl_text" | "qwen2_5_omni_text"
-    );
+    let qwen = config.has("use_sliding_window")
+        && matches!(
+            config.text_type(),
+            "qwen2"
+                | "qwen3"
+                | "qwen2_moe"
+                | "qwen3_moe"
+                | "qwen2_vl_text"
+                | "qwen2_5_vl_text"
+                | "qwen2_5_omni_text"
+        );
     if qwen && !config.flag("use_sliding_window")? {
         return Ok(None);
     }

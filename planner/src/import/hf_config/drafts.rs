@@ -134,12 +134,15 @@ fn eagle(
     }
     let known = ["Llama", "Qwen", "Mistral", "Cohere", "MiniCPM", "MiniMax", "Eagle", "eagle", "GptOss"];
     if !known.iter().any(|part| name.contains(part)) {
-        return Err(ImportError::UnknownDraft { name: super::config::short(name), method: method.to_owned() });
+        return Err(ImportError::UnknownDraft {
+            name: super::config::short(name),
+            method: method.to_owned(),
+        });
     }
     let folder = if name.contains("MiniCPM") { "eagle_layers" } else { "layers" };
     let inherited = inherited_window(target)?;
     let listed = draft.texts("layer_types")?;
-    let own = draft.whole("sliding_window")?.filter(|w| *w > 0);
+    let own = dense::window(draft)?;
     (0..n)
         .map(|i| {
             let slides =
@@ -172,7 +175,8 @@ fn block_drafts(
     if draft.architecture() == "DSparkDraftModel" || draft.text_type() == "deepseek_v4" {
         return mtp::deepseek_v4_stages(draft, start);
     }
-    let known = ["DFlash", "Qwen3DSpark", "Qwen3OmniDSpark", "MuseGlimmerAssistant", "LiLiCorr", "Qwen3", "Llama"];
+    let known =
+        ["DFlash", "Qwen3DSpark", "Qwen3OmniDSpark", "MuseGlimmerAssistant", "LiLiCorr", "Qwen3", "Llama"];
     if !known.iter().any(|part| draft.architecture().contains(part)) {
         return Err(ImportError::UnknownDraft {
             name: super::config::short(draft.architecture()),

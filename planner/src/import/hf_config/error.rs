@@ -120,7 +120,8 @@ impl ImportError {
                     hints.push(format!("known architectures like it: {}", similar.join(", ")));
                 }
                 hints.push(
-                    "start vLLM with the k3plan plugin and `K3PLAN_DUMP=path`, and plan from the dump".to_owned(),
+                    "start vLLM with the k3plan plugin and `K3PLAN_DUMP=path`, and plan from the dump"
+                        .to_owned(),
                 );
                 hints.push("or write the layers as a scenario in YAML".to_owned());
                 hints

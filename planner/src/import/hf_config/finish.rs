@@ -4,12 +4,12 @@
 //! `get_kv_cache_spec` of vLLM 0.32's `Attention`, `ChunkedLocalAttention`, `MLAAttention`,
 //! `CrossAttention`, `DeepseekV32IndexerCache` and `MambaBase`.
 
+use super::Imported;
 use super::align::{self, Blocks};
 use super::config::Config;
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Latent, Layers, State};
 use super::settings::Context;
-use super::Imported;
 use crate::dtype::DType;
 use crate::model::Model;
 use crate::settings::MambaCacheMode;
@@ -141,10 +141,10 @@ fn state_spec(state: &State, context: &Context<'_>, blocks: &Blocks) -> RawSpec 
         MambaCacheMode::Align => Some("align".into()),
         MambaCacheMode::All => Some("all".into()),
     };
-    raw.num_speculative_blocks = (context.num_speculative_tokens > 0).then_some(context.num_speculative_tokens);
+    raw.num_speculative_blocks =
+        (context.num_speculative_tokens > 0).then_some(context.num_speculative_tokens);
     raw.num_prefill_checkpoint_blocks = state.checkpoint_alignment.map(|_| 1);
     raw.prefill_checkpoint_alignment = state.checkpoint_alignment;
     raw.tp_replicated = state.tp_replicated.then_some(true);
     raw
 }
-

@@ -9,7 +9,6 @@ use super::dense::{head_dim, heads, hidden_head, index};
 use super::error::ImportError;
 use super::layer::{Align, Attention, Cache, Latent, Layer, Layers, State};
 use super::layer_types::{LayerType, layer_types, need_layer_types};
-use super::platform::Platform;
 use super::settings::Context;
 use super::state::{self, DeltaNet, Mamba2};
 
@@ -58,9 +57,11 @@ pub(super) fn layers(
 ) -> Result<Layers, ImportError> {
     match kind {
         Hybrid::Mamba1 | Hybrid::Mamba2 => only_states(config, context, prefix, kind),
-        Hybrid::Jamba | Hybrid::GraniteMoeHybrid | Hybrid::NemotronH | Hybrid::DeltaNet | Hybrid::OlmoHybrid => {
-            by_types(config, context, prefix, kind)
-        }
+        Hybrid::Jamba
+        | Hybrid::GraniteMoeHybrid
+        | Hybrid::NemotronH
+        | Hybrid::DeltaNet
+        | Hybrid::OlmoHybrid => by_types(config, context, prefix, kind),
         Hybrid::Lfm2 => lfm2(config, context, prefix),
         Hybrid::FalconH1 => falcon_h1(config, context, prefix),
         Hybrid::Zamba2 => zamba2(config, context, prefix),
@@ -123,7 +124,13 @@ fn listed_state(config: &Config<'_>, context: &Context<'_>, kind: Hybrid) -> Res
         Hybrid::Jamba => {
             let dtypes = state::dtypes(config, context, false)?;
             let intermediate = scaled(config.real("mamba_expand")?.unwrap_or(2.0), hidden)?;
-            state::mamba1(context, dtypes, intermediate, config.need("mamba_d_state")?, config.need("mamba_d_conv")?)
+            state::mamba1(
+                context,
+                dtypes,
+                intermediate,
+                config.need("mamba_d_state")?,
+                config.need("mamba_d_conv")?,
+            )
         }
         Hybrid::NemotronH => {
             let (heads, head_dim) = (config.need("mamba_num_heads")?, config.need("mamba_head_dim")?);
@@ -182,7 +189,11 @@ fn mamba_d_head(config: &Config<'_>, intermediate: u64, heads: u64) -> Result<u6
     }
 }
 
-fn mamba2_by_mamba_keys(config: &Config<'_>, context: &Context<'_>, hidden: u64) -> Result<State, ImportError> {
+fn mamba2_by_mamba_keys(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    hidden: u64,
+) -> Result<State, ImportError> {
     let expanded = scaled(config.real("mamba_expand")?.unwrap_or(2.0), hidden)?;
     let intermediate = config.whole("mamba_d_ssm")?.unwrap_or(expanded);
     let heads = config.need("mamba_n_heads")?;
@@ -355,10 +366,18 @@ fn zamba2_types(config: &Config<'_>, n: u64) -> Result<Vec<LayerType>, ImportErr
         return Ok(types);
     }
     if let Some(hybrid) = config.wholes("hybrid_layer_ids")? {
-        return Ok((0..n).map(|i| if hybrid.contains(&i) { LayerType::Hybrid } else { LayerType::Linear }).collect());
+        return Ok((0..n)
+            .map(|i| if hybrid.contains(&i) { LayerType::Hybrid } else { LayerType::Linear })
+            .collect());
     }
     Ok((0..n)
-        .map(|i| if i > 0 && (i == 6 || (i > 6 && (i - 5) % 6 == 0)) { LayerType::Hybrid } else { LayerType::Linear })
+        .map(|i| {
+            if i > 0 && (i == 6 || (i > 6 && (i - 5) % 6 == 0)) {
+                LayerType::Hybrid
+            } else {
+                LayerType::Linear
+            }
+        })
         .collect())
 }
 
@@ -384,8 +403,6 @@ fn kimi_linear(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Resu
     let head_size = latent_size(config)?;
     let align = Align { kv_heads: 1, head_size, state_bytes: state::bytes(&state)? };
     let mut layers = Layers { align: Some(align), use_mla: true, ..Layers::default() };
-    let is_k3 = context.settings.platform != Platform::Cpu || prefix.starts_with("language_model.");
-    let _ = is_k3;
     for i in 0..n {
         // The list counts from 1.
         let cache = if kda.contains(&(i + 1)) {
@@ -406,7 +423,9 @@ fn linear_list(config: &Config<'_>, key: &str) -> Result<Vec<u64>, ImportError> 
         .and_then(serde_json::Value::as_array)
         .ok_or_else(|| ImportError::Missing { key: full.clone() })?;
     list.iter()
-        .map(|v| super::config::whole_value(&full, v)?.ok_or_else(|| ImportError::Missing { key: full.clone() }))
+        .map(|v| {
+            super::config::whole_value(&full, v)?.ok_or_else(|| ImportError::Missing { key: full.clone() })
+        })
         .collect()
 }
 

@@ -93,9 +93,9 @@ fn checkpoint(quantization: &Value) -> Option<&'static str> {
     let producer = quantization.pointer("/producer/name").and_then(Value::as_str);
     if method.starts_with("modelopt") {
         let inner = quantization.get("quantization").unwrap_or(quantization);
-        let algorithm = ["kv_cache_scheme", "kv_cache_quant_algo"]
-            .iter()
-            .find_map(|key| [inner, quantization].into_iter().find_map(|v| v.get(*key).filter(|v| truthy(v))))?;
+        let algorithm = ["kv_cache_scheme", "kv_cache_quant_algo"].iter().find_map(|key| {
+            [inner, quantization].into_iter().find_map(|v| v.get(*key).filter(|v| truthy(v)))
+        })?;
         return match algorithm {
             Value::String(name) => match name.to_lowercase().as_str() {
                 "fp8" => Some("fp8_e4m3"),
@@ -106,7 +106,9 @@ fn checkpoint(quantization: &Value) -> Option<&'static str> {
                 let bits = scheme.get("num_bits").and_then(Value::as_u64);
                 let is_float = scheme.get("type").and_then(Value::as_str) == Some("float");
                 match bits {
-                    Some(8) if is_float && scheme.get("dynamic") == Some(&Value::Bool(false)) => Some("fp8_e4m3"),
+                    Some(8) if is_float && scheme.get("dynamic") == Some(&Value::Bool(false)) => {
+                        Some("fp8_e4m3")
+                    }
                     Some(4) if is_float => Some("nvfp4"),
                     _ => None,
                 }

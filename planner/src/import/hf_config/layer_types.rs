@@ -47,8 +47,7 @@ pub(super) fn layer_types(config: &Config<'_>) -> Result<Option<Vec<LayerType>>,
 
 /// `layer_types`, at least one a layer.
 pub(super) fn need_layer_types(config: &Config<'_>, layers: u64) -> Result<Vec<LayerType>, ImportError> {
-    let types =
-        layer_types(config)?.ok_or_else(|| ImportError::Missing { key: "layer_types".to_owned() })?;
+    let types = layer_types(config)?.ok_or_else(|| ImportError::Missing { key: "layer_types".to_owned() })?;
     if (types.len() as u64) < layers {
         return Err(ImportError::ListTooShort { key: "layer_types".to_owned(), length: types.len(), layers });
     }
@@ -57,16 +56,13 @@ pub(super) fn need_layer_types(config: &Config<'_>, layers: u64) -> Result<Vec<L
 
 fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
     use LayerType::{Chunked, Conv, Full, Hybrid, Linear, Sliding};
-    let every = |key: &str, default: u64| -> Result<u64, ImportError> {
-        Ok(config.whole(key)?.unwrap_or(default))
-    };
+    let every =
+        |key: &str, default: u64| -> Result<u64, ImportError> { Ok(config.whole(key)?.unwrap_or(default)) };
     let Some(n) = config.whole("num_hidden_layers")? else { return Ok(None) };
     let n = super::config::layers_below_limit(n)?;
     // The last of every `k` layers is of type `last`, the others of type `others`.
     let pattern = |k: u64, others: LayerType, last: LayerType| -> Vec<LayerType> {
-        (0..n)
-            .map(|i| if k == 0 || (i + 1) % k != 0 { others.clone() } else { last.clone() })
-            .collect()
+        (0..n).map(|i| if k == 0 || (i + 1) % k != 0 { others.clone() } else { last.clone() }).collect()
     };
     let types = match config.text_type() {
         "gemma2" | "gpt_oss" | "vaultgemma" => pattern(2, Sliding, Full),
@@ -98,7 +94,12 @@ fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
         }
         "mimo_v2_flash" => (0..n).map(|i| if i == 0 || (i + 1) % 6 == 0 { Full } else { Sliding }).collect(),
         "exaone4" | "exaone4_5_text" | "exaone_moe" => exaone4(config, n)?,
-        "qwen2" | "qwen3" | "qwen2_vl_text" | "qwen2_5_vl_text" | "qwen2_5_omni_text" | "qwen2_5_omni_talker" => {
+        "qwen2"
+        | "qwen3"
+        | "qwen2_vl_text"
+        | "qwen2_5_vl_text"
+        | "qwen2_5_omni_text"
+        | "qwen2_5_omni_talker" => {
             let from = every("max_window_layers", 28)?;
             let slides = config.flag("use_sliding_window")? && config.whole("sliding_window")?.is_some();
             (0..n).map(|i| if slides && i >= from { Sliding } else { Full }).collect()
@@ -182,7 +183,5 @@ fn exaone4(config: &Config<'_>, n: u64) -> Result<Vec<LayerType>, ImportError> {
         Some(super::config::Found::File(serde_json::Value::String(text))) => text.len() as u64,
         _ => config.whole("sliding_window_pattern")?.unwrap_or(4),
     };
-    Ok((0..n)
-        .map(|i| if k > 0 && (i + 1) % k != 0 && i < n { Sliding } else { Full })
-        .collect())
+    Ok((0..n).map(|i| if k > 0 && (i + 1) % k != 0 && i < n { Sliding } else { Full }).collect())
 }

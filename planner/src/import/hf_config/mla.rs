@@ -31,7 +31,8 @@ pub(super) fn layers(
 ) -> Result<Layers, ImportError> {
     heads(config, context)?;
     let no_latents = config.text_type() == "deepseek"
-        || (config.whole("qk_nope_head_dim")?.unwrap_or(0) == 0 && config.whole("qk_rope_head_dim")?.unwrap_or(0) == 0);
+        || (config.whole("qk_nope_head_dim")?.unwrap_or(0) == 0
+            && config.whole("qk_rope_head_dim")?.unwrap_or(0) == 0);
     if no_latents {
         let dense = Dense { head: super::dense::Head::Hidden, ..super::dense::LLAMA };
         return super::dense::layers(config, context, prefix, dense);

@@ -1,11 +1,11 @@
-//! Models with rules of their own for single layers: heads, windows and chunks that differ by layer.
+//! Models with rules of their own for single layers: which differ in heads, windows or chunks?
 //!
 //! # Source
 //! vLLM 0.32's `vllm/model_executor/models/{llama4,gemma4,mimo_v2,step3p5,nemotron_nas,laguna,minicpm3,
 //! whisper}.py`.
 
 mod deepseek_v4;
-mod inkling;
+mod minimax_m3;
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub(super) enum Own {
     DeciLm,
     MuseGlimmer,
     DeepseekV4,
-    Inkling,
+    MiniMaxM3,
     Whisper,
     LoopCoder,
     Exaone,
@@ -48,7 +48,7 @@ pub(super) fn layers(
         Own::DeciLm => deci_lm(config, context, prefix),
         Own::MuseGlimmer => muse_glimmer(config, context, prefix),
         Own::DeepseekV4 => deepseek_v4::layers(config, context, prefix),
-        Own::Inkling => inkling::layers(config, context, prefix),
+        Own::MiniMaxM3 => minimax_m3::layers(config, context, prefix),
         Own::Whisper => whisper(config, context, prefix),
         Own::LoopCoder => loop_coder(config, context, prefix),
         Own::Exaone => exaone_moe(config, context, prefix),
@@ -72,17 +72,22 @@ fn llama4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
     let mut layers = Layers::default();
     for i in 0..n {
         let rope = match &without_rope {
-            Some(list) => *list.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
-                key: "no_rope_layers".to_owned(),
-                length: list.len(),
-                layers: n,
-            })? != 0,
+            Some(list) => {
+                *list.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
+                    key: "no_rope_layers".to_owned(),
+                    length: list.len(),
+                    layers: n,
+                })? != 0
+            }
             None => (i + 1) % interval != 0,
         };
         let cache = match chunk.filter(|_| rope) {
-            Some(chunk) => {
-                Cache::Attention(Attention { kv_heads, head_size, chunk: Some(chunk), ..Attention::default() })
-            }
+            Some(chunk) => Cache::Attention(Attention {
+                kv_heads,
+                head_size,
+                chunk: Some(chunk),
+                ..Attention::default()
+            }),
             None => plain(kv_heads, head_size, model_window),
         };
         layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn.attn"), cache));
@@ -123,7 +128,8 @@ fn gemma4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
             continue;
         }
         let full = *kind == LayerType::Full;
-        let (mut total, mut size) = if full && per_layer.is_none() { (global_kv, global_head) } else { (kv, head_size) };
+        let (mut total, mut size) =
+            if full && per_layer.is_none() { (global_kv, global_head) } else { (kv, head_size) };
         if let Some(own) = per_layer.and_then(|map| own_entry(map, i)) {
             size = own_whole(own, "head_dim")?.unwrap_or(size);
             total = own_whole(own, "num_key_value_heads")?.unwrap_or(total);
@@ -137,9 +143,7 @@ fn gemma4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
 
 /// The entry of layer `i`; keys may be padded with zeros.
 fn own_entry(map: &serde_json::Map<String, Value>, i: usize) -> Option<&Value> {
-    map.get(&i.to_string()).or_else(|| {
-        (2..=6).find_map(|width| map.get(&format!("{i:0width$}")))
-    })
+    map.get(&i.to_string()).or_else(|| (2..=6).find_map(|width| map.get(&format!("{i:0width$}"))))
 }
 
 fn own_whole(object: &Value, key: &str) -> Result<Option<u64>, ImportError> {
@@ -154,11 +158,13 @@ fn mimo_v2(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<L
     let types = if pattern.is_none() { Some(need_layer_types(config, n)?) } else { None };
     for i in 0..n {
         let slides = match (&pattern, &types) {
-            (Some(pattern), _) => *pattern.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
-                key: "hybrid_layer_pattern".to_owned(),
-                length: pattern.len(),
-                layers: n,
-            })? == 1,
+            (Some(pattern), _) => {
+                *pattern.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
+                    key: "hybrid_layer_pattern".to_owned(),
+                    length: pattern.len(),
+                    layers: n,
+                })? == 1
+            }
             (None, Some(types)) => types.get(index(i)) == Some(&LayerType::Sliding),
             (None, None) => false,
         };
@@ -182,16 +188,14 @@ pub(super) fn mimo_v2_attention(
         None => config.need("num_attention_heads")?,
     };
     context.divide("the attention heads", heads)?;
-    let total = config.whole(&key("num_key_value_heads"))?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
+    let total =
+        config.whole(&key("num_key_value_heads"))?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
     let head_size = match config.whole(&key("head_dim"))? {
         Some(head) => head,
         None => config.need("head_dim")?,
     };
-    let window = if slides {
-        config.whole("sliding_window_size")?.or(config.whole("sliding_window")?)
-    } else {
-        None
-    };
+    let window =
+        if slides { config.whole("sliding_window_size")?.or(config.whole("sliding_window")?) } else { None };
     Ok(Cache::Attention(Attention {
         kv_heads: context.kv_heads(total)?,
         head_size,
@@ -215,15 +219,22 @@ fn step3p5(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<L
 }
 
 /// The attention of layer `i` of Step 3.5.
-pub(super) fn step3p5_attention(config: &Config<'_>, context: &Context<'_>, i: u64) -> Result<Cache, ImportError> {
+pub(super) fn step3p5_attention(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    i: u64,
+) -> Result<Cache, ImportError> {
     let names = config.texts("layer_types")?.unwrap_or_default();
     let name = names.get(index(i)).copied();
     let slides = if names.is_empty() { i % 2 == 0 } else { name == Some("sliding_attention") };
     let other = config.object("attention_other_setting");
     let mut heads = config.need("num_attention_heads")?;
-    let mut groups = config.whole("num_attention_groups")?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
+    let mut groups =
+        config.whole("num_attention_groups")?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
     let mut head = config.whole("head_dim")?;
-    if let Some(other) = other.filter(|o| name.is_some() && o.get("attention_type").and_then(Value::as_str) == name) {
+    if let Some(other) =
+        other.filter(|o| name.is_some() && o.get("attention_type").and_then(Value::as_str) == name)
+    {
         let read = |key: &str| other.get(key).map_or(Ok(None), |v| super::config::whole_value(key, v));
         heads = read("num_attention_heads")?.filter(|h| *h > 0).unwrap_or(heads);
         groups = read("num_attention_groups")?.filter(|h| *h > 0).unwrap_or(groups);
@@ -338,7 +349,9 @@ fn exaone_moe(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Resul
         let layer_window = if types.get(index(i)) == Some(&LayerType::Full) {
             model
         } else if let Some(list) = listed {
-            list.get(index(i)).map_or(Ok(None), |v| super::config::whole_value("sliding_windows", v))?.or(model)
+            list.get(index(i))
+                .map_or(Ok(None), |v| super::config::whole_value("sliding_windows", v))?
+                .or(model)
         } else {
             own.or(model)
         };

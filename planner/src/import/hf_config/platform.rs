@@ -79,8 +79,12 @@ impl Kernels {
             // FlashMLA takes 64, and so does its sparse form.
             (Platform::CudaHopper, true) => Self { sizes: &[64], exact: true, default: 64, forced: None },
             // FlashInfer's MLA takes 32 or 64, its sparse form 64 as FlashMLA's.
-            (Platform::CudaBlackwell, true) if sparse => Self { sizes: &[64], exact: true, default: 64, forced: None },
-            (Platform::CudaBlackwell, true) => Self { sizes: &[32, 64], exact: true, default: 32, forced: None },
+            (Platform::CudaBlackwell, true) if sparse => {
+                Self { sizes: &[64], exact: true, default: 64, forced: None }
+            }
+            (Platform::CudaBlackwell, true) => {
+                Self { sizes: &[32, 64], exact: true, default: 32, forced: None }
+            }
             (Platform::Rocm, true) => Self { sizes: &[1], exact: false, default: 16, forced: None },
             // FlashInfer takes 16, 32 and 64, and 128 more on Blackwell; the smallest is what counts here.
             (Platform::CudaHopper | Platform::CudaBlackwell | Platform::Rocm, false) => MULTIPLES_OF_16,

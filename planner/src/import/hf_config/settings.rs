@@ -120,7 +120,11 @@ impl<'a> Context<'a> {
         if fits {
             Ok((total / self.tp).max(1))
         } else {
-            Err(ImportError::NotDivisible { what: "a KV head count", size: total, tensor_parallel_size: self.tp })
+            Err(ImportError::NotDivisible {
+                what: "a KV head count",
+                size: total,
+                tensor_parallel_size: self.tp,
+            })
         }
     }
 }

@@ -21,14 +21,20 @@ pub(super) struct StateDtypes {
 }
 
 /// What `--mamba-cache-dtype` and `--mamba-ssm-cache-dtype` come to for this model.
-pub(super) fn dtypes(config: &Config<'_>, context: &Context<'_>, is_gdn: bool) -> Result<StateDtypes, ImportError> {
+pub(super) fn dtypes(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    is_gdn: bool,
+) -> Result<StateDtypes, ImportError> {
     let settings = context.settings;
     let conv = parse("--mamba-cache-dtype", &settings.mamba_cache_dtype)?.unwrap_or(context.dtype);
     let mut ssm = parse("--mamba-ssm-cache-dtype", &settings.mamba_ssm_cache_dtype)?;
     if ssm.is_none() {
         ssm = match config.text_type() {
             "nemotron_h" | "nemotron_h_puzzle" => Some(
-                config.text("mamba_ssm_cache_dtype")?.map_or(Ok(None), |name| parse("mamba_ssm_cache_dtype", &name))?
+                config
+                    .text("mamba_ssm_cache_dtype")?
+                    .map_or(Ok(None), |name| parse("mamba_ssm_cache_dtype", &name))?
                     .unwrap_or(DType::Float32),
             ),
             "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" | "qwen4_exp_text" => {
@@ -128,7 +134,11 @@ pub(super) struct DeltaNet {
 }
 
 /// The state of a gated delta net, or of a KDA layer.
-pub(super) fn delta_net(context: &Context<'_>, dtypes: StateDtypes, of: DeltaNet) -> Result<State, ImportError> {
+pub(super) fn delta_net(
+    context: &Context<'_>,
+    dtypes: StateDtypes,
+    of: DeltaNet,
+) -> Result<State, ImportError> {
     let keys = size::product("channels of a convolution", &[2, of.key_heads, of.key_dim])?;
     let values = size::mul("channels of a convolution", of.value_heads, of.value_dim)?;
     let channels = context.divide("the channels of a convolution", size::add("channels", keys, values)?)?;
@@ -143,9 +153,17 @@ pub(super) fn delta_net(context: &Context<'_>, dtypes: StateDtypes, of: DeltaNet
 }
 
 /// The state of a short convolution.
-pub(super) fn short_conv(context: &Context<'_>, conv: DType, dim: u64, kernel: u64) -> Result<State, ImportError> {
+pub(super) fn short_conv(
+    context: &Context<'_>,
+    conv: DType,
+    dim: u64,
+    kernel: u64,
+) -> Result<State, ImportError> {
     Ok(State {
-        shapes: vec![vec![state_len(context, kernel)?, context.divide("the channels of a convolution", dim)?]],
+        shapes: vec![vec![
+            state_len(context, kernel)?,
+            context.divide("the channels of a convolution", dim)?,
+        ]],
         dtypes: vec![conv],
         mamba_type: Some("SHORT_CONV"),
         checkpoint_alignment: None,
@@ -158,7 +176,8 @@ pub(super) fn bytes(state: &State) -> Result<u64, ImportError> {
     let mut sum = 0;
     for (shape, dtype) in state.shapes.iter().zip(&state.dtypes) {
         let elements = size::product("bytes of a state", shape)?;
-        sum = size::add("bytes of a state", sum, size::mul("bytes of a state", elements, dtype.size_bytes())?)?;
+        sum =
+            size::add("bytes of a state", sum, size::mul("bytes of a state", elements, dtype.size_bytes())?)?;
     }
     Ok(sum)
 }

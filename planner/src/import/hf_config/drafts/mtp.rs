@@ -53,7 +53,10 @@ pub(super) fn layers(
         "glm4_moe_lite" => same("model.layers", 0, heads(None)?, attn, &latent(config)?),
         "mimo" => same("model.layers", 0, heads(None)?, attn, &plain(hidden)?),
         "mimo_v2_flash" | "mimo_v2" => {
-            vec![Layer::new("model.mtp.layers.0.self_attn.attn", own::mimo_v2_attention(config, context, true)?)]
+            vec![Layer::new(
+                "model.mtp.layers.0.self_attn.attn",
+                own::mimo_v2_attention(config, context, true)?,
+            )]
         }
         "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" => {
             let n = config.whole("mtp_num_hidden_layers")?.unwrap_or(1);
@@ -61,7 +64,9 @@ pub(super) fn layers(
             same("mtp.layers", 0, n, attn, &plain(LLAMA)?)
         }
         "qwen3_next" => same("mtp.layers", 0, heads(Some(1))?, attn, &plain(LLAMA)?),
-        "glm4_moe" | "ernie4_5_moe" | "hy_v3" => same("model.layers", start, heads(None)?, attn, &plain(LLAMA)?),
+        "glm4_moe" | "ernie4_5_moe" | "hy_v3" => {
+            same("model.layers", start, heads(None)?, attn, &plain(LLAMA)?)
+        }
         "glm_ocr_text" | "glm_ocr" => same("model.layers", 0, heads(None)?, attn, &plain(LLAMA)?),
         "exaone_moe" | "exaone4_5_text" | "exaone4_5" => {
             same("mtp.layers", 0, heads(Some(1))?, attn, &plain(LLAMA)?)
