@@ -33,20 +33,12 @@ enum Command {
     Simulate(Box<commands::simulate::Args>),
     Verify(commands::verify::Args),
     Devices(commands::devices::Args),
+    Import(commands::import::Args),
     Schema(commands::schema::Args),
     /// Whether arm B is better or worse than arm A, from result files of repeated runs.
     Compare(commands::compare::Args),
     Zoo(commands::zoo::Args),
     Fit(commands::fit::Args),
-    /// Take what people already have.
-    #[command(subcommand)]
-    Import(Import),
-}
-
-/// What can be imported.
-#[derive(Subcommand)]
-enum Import {
-    Log(commands::import_log::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -113,10 +105,10 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Simulate(args) => commands::simulate::run(args, terminal),
         Command::Verify(args) => commands::verify::run(args, terminal),
         Command::Devices(args) => commands::devices::run(args, terminal),
+        Command::Import(args) => commands::import::run(args, terminal),
         Command::Schema(args) => commands::schema::run(args, terminal),
         Command::Compare(args) => commands::compare::run(args, terminal),
         Command::Zoo(args) => commands::zoo::run(args, terminal),
         Command::Fit(args) => commands::fit::run(args, terminal),
-        Command::Import(Import::Log(args)) => commands::import_log::run(args, terminal),
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod fit;
+pub(crate) mod import;
 pub(crate) mod import_log;
 pub(crate) mod plan;
 pub(crate) mod schema;

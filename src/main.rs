@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod failure;
 mod lock;
+mod model_file;
 mod record;
 mod render;
 mod scenario;

@@ -9,6 +9,7 @@ mod complaint;
 mod engine;
 mod fields;
 pub(crate) mod grouping;
+mod imported;
 mod layers;
 mod load;
 mod overrides;

@@ -25,9 +25,9 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Command {
     Serve(Box<serve::Args>),
-    Run(run::Args),
+    Run(Box<run::Args>),
     Report(report::Args),
-    Device(bench_device::Args),
+    Device(Box<bench_device::Args>),
 }
 
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {

@@ -70,6 +70,9 @@ pub(crate) struct RecordedEngine {
     /// The model's dtype.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dtype: Option<String>,
+    /// Where it ran, as `k3plan plan --platform` names it; recorded answers without it are a CPU's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) platform: Option<String>,
     /// vLLM's speculative config, without the draft's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) speculative: Option<serde_json::Map<String, serde_json::Value>>,

@@ -1,10 +1,10 @@
 //! Reading recorded lines, plain or compressed, with the place of what is wrong.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+pub(crate) use planner::import::json::python_json;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
@@ -58,34 +58,6 @@ pub(crate) fn lines(
         }
     }
     Ok(())
-}
-
-/// JSON as Python writes it: `Infinity`, `-Infinity` and `NaN` outside of strings become null.
-pub(crate) fn python_json(text: &str) -> Cow<'_, str> {
-    if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut in_string = false;
-    while let Some(character) = rest.chars().next() {
-        let word =
-            ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !in_string && rest.starts_with(word));
-        if let Some(word) = word {
-            out.push_str("null");
-            rest = &rest[word.len()..];
-            continue;
-        }
-        let mut length = character.len_utf8();
-        if character == '\\' && in_string {
-            length += rest[1..].chars().next().map_or(0, char::len_utf8);
-        } else if character == '"' {
-            in_string = !in_string;
-        }
-        out.push_str(&rest[..length]);
-        rest = &rest[length..];
-    }
-    Cow::Owned(out)
 }
 
 /// Parses one line.

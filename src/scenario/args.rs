@@ -1,5 +1,6 @@
 //! The arguments of every subcommand that reads scenarios.
 
+use super::imported::{self, ModelArgs};
 use super::overrides::Override;
 use super::{Scenario, load};
 use crate::failure::Failure;
@@ -8,8 +9,11 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ScenarioArgs {
     /// Scenario files (YAML), recorded cases (JSONL) or shipped names; `FILE#NAME` takes one arm or case.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "model", value_name = "FILE")]
     pub(crate) files: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 
     #[command(flatten)]
     pub(crate) changes: Changes,
@@ -43,6 +47,7 @@ impl ScenarioArgs {
         for file in &self.files {
             all.extend(self.changes.load(file)?);
         }
+        all.extend(imported::load(&self.model, &self.changes)?);
         Ok(all)
     }
 }
@@ -53,6 +58,14 @@ impl Changes {
     /// # Errors
     /// As [`ScenarioArgs::load`].
     pub(crate) fn load(&self, file: &str) -> Result<Vec<Scenario>, Failure> {
+        load::load(file, &self.overrides()?)
+    }
+
+    /// What `--set`, `--engine` and `--grouping` change.
+    ///
+    /// # Errors
+    /// If one of them is no change.
+    pub(super) fn overrides(&self) -> Result<Vec<Override>, Failure> {
         let mut overrides =
             self.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>, _>>()?;
         if let Some(engine) = &self.engine {
@@ -61,6 +74,6 @@ impl Changes {
         if let Some(grouping) = &self.grouping {
             overrides.push(Override::engine("--grouping", "grouping", grouping));
         }
-        load::load(file, &overrides)
+        Ok(overrides)
     }
 }

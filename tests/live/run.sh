@@ -37,7 +37,6 @@ cp -r "$root/integrations/vllm" "$work/source"
 cases=(
   "llama|--arch llama --layers 4|"
   "gemma-5to1|--layers 12 --full-every 6 --window 512|"
-  "conv-state|--arch lfm2 --layer-types s,s,f,s,f,s|"
   "gemma-1to1|--layers 8 --full-every 2 --window 256|"
   "gemma-odd|--layer-types s,s,s,s,s,f,s,s,f,s --window 128|"
   "gemma-all-sliding|--layers 6 --full-every 7 --window 512|"
@@ -46,7 +45,6 @@ cases=(
   "gemma-auto-length|--layers 24 --full-every 4 --window 512|--max-model-len -1"
   "llama-auto-length|--arch llama --layers 32|--max-model-len -1 --kv-cache-memory-bytes 20000000"
   "gemma-no-cache|--layers 9 --full-every 5 --window 300|--no-enable-prefix-caching --block-size 32"
-  "conv-align|--arch lfm2 --layer-types s,f,s,s,f,s,s,s|--enable-prefix-caching --mamba-cache-mode align"
   "gemma-synchronous|--layers 10 --full-every 3 --window 4000|--no-async-scheduling --max-num-batched-tokens 512"
   "gemma-draft|--layers 6 --full-every 3 --window 512|--speculative-config {\"method\":\"ngram\",\"num_speculative_tokens\":3}"
 )

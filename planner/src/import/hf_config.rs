@@ -1,0 +1,71 @@
+//! Which layers with which specs does vLLM make of a Hugging Face `config.json`?
+//!
+//! The way of a config: read with its class's defaults ([`config`]), told apart by architecture
+//! ([`architectures`]), turned into layers by its family, aligned and given vLLM's dtypes and block sizes
+//! ([`finish`]). Sources are vLLM 0.32's model files unless a comment says otherwise.
+
+mod align;
+mod architectures;
+mod config;
+mod defaults;
+mod dense;
+mod drafts;
+mod error;
+mod finish;
+mod hybrid;
+mod kv_dtype;
+mod layer;
+mod layer_types;
+mod mla;
+mod own;
+mod platform;
+mod settings;
+mod state;
+
+use serde_json::Value;
+
+use crate::model::Model;
+
+pub use architectures::known_architectures;
+pub use error::ImportError;
+pub use platform::Platform;
+pub use settings::{ImportSettings, Speculative};
+
+/// The most layers that a config may ask for.
+pub const MAX_LAYERS: u64 = 100_000;
+
+/// What a config says about a model's KV cache, for one rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// The layers, named as vLLM names them; a draft's last.
+    pub model: Model,
+    /// `cache_config.block_size` after alignment, tokens.
+    pub block_size: u64,
+    /// `cache_config.mamba_page_size_padded`, bytes.
+    pub mamba_page_size_padded: Option<u64>,
+    /// Layers that use another layer's cache: `(layer, whose)`.
+    pub shared: Vec<(String, String)>,
+    /// The architecture that was imported.
+    pub architecture: String,
+    /// The KV cache dtype, resolved as far as the config says, as vLLM names it.
+    pub kv_cache_dtype: String,
+    /// What was assumed where the config or the platform leaves it open.
+    pub notes: Vec<String>,
+}
+
+/// Imports `config` (and a draft model's) for an engine.
+///
+/// # Errors
+/// If the architecture is not known, a needed key is missing or no whole number, or sizes do not divide over
+/// the ranks as vLLM demands.
+pub fn import(
+    config: &Value,
+    draft: Option<&Value>,
+    settings: &ImportSettings,
+) -> Result<Imported, ImportError> {
+    let target = config::Config::new(config)?;
+    let mut context = settings::Context::new(&target, settings)?;
+    let mut layers = architectures::layers(&target, &mut context)?;
+    drafts::append(&target, draft, &mut context, &mut layers)?;
+    finish::finish(&target, context, &layers)
+}

@@ -1,0 +1,88 @@
+//! How many tokens has a block, and to what is a state's page padded?
+//!
+//! # Source
+//! vLLM 0.32: `check_and_update_config` in `vllm/platforms/cpu.py`, `update_block_size_for_backend` and
+//! `_align_hybrid_block_size` in `vllm/platforms/interface.py`, `_largest_kernel_block_within` in
+//! `vllm/model_executor/layers/attention/attention.py`, `MambaModelConfig` in
+//! `vllm/model_executor/models/config.py`.
+
+use super::config::Config;
+use super::error::ImportError;
+use super::layer::{Align, Cache, Layers};
+use super::platform::Kernels;
+use super::settings::Context;
+use crate::settings::MambaCacheMode;
+use crate::size;
+
+/// The block sizes of a model, tokens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Blocks {
+    /// `cache_config.block_size`.
+    pub(super) block_size: u64,
+    /// Of sliding-window layers, which choose their own.
+    pub(super) window_block_size: u64,
+    /// `cache_config.mamba_block_size`.
+    pub(super) mamba_block_size: u64,
+    /// `cache_config.mamba_page_size_padded`, bytes.
+    pub(super) mamba_page_size_padded: Option<u64>,
+}
+
+/// Settles the block sizes.
+pub(super) fn blocks(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    layers: &Layers,
+) -> Result<Blocks, ImportError> {
+    let settings = context.settings;
+    if settings.block_size == Some(0) {
+        return Err(ImportError::Refused("the block size is 0".to_owned()));
+    }
+    let kernels = Kernels::of(settings.platform, config, layers.use_mla);
+    let mut block_size = kernels.block_size(settings.block_size);
+    let unaligned = block_size;
+    let mut padded = None;
+    // Without any attention there is no block to align.
+    let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
+    if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
+        (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size)?;
+    }
+    let aligns_states = layers.align.is_some();
+    let mamba_block_size = match settings.mamba_cache_mode {
+        MambaCacheMode::None => settings.max_model_len.max(1),
+        MambaCacheMode::Align | MambaCacheMode::All if aligns_states => block_size,
+        MambaCacheMode::Align | MambaCacheMode::All => unaligned,
+    };
+    Ok(Blocks {
+        block_size,
+        window_block_size: Kernels::of(settings.platform, config, false).largest_within(block_size),
+        mamba_block_size,
+        mamba_page_size_padded: padded,
+    })
+}
+
+/// The attention block whose page is at least a state's, and the padding of the state.
+fn aligned(
+    align: &Align,
+    context: &Context<'_>,
+    use_mla: bool,
+    kernels: &Kernels,
+    block_size: u64,
+) -> Result<(u64, Option<u64>), ImportError> {
+    let bytes = context.kv.dtype(context.dtype).size_bytes();
+    let token = if use_mla {
+        size::mul("bytes of a latent", align.head_size, bytes)?
+    } else {
+        size::product("bytes of a token", &[2, align.kv_heads, align.head_size, bytes])?
+    };
+    let mut unit = kernels.smallest().max(block_size);
+    if use_mla {
+        unit = unit.max(128);
+    }
+    let unit_bytes = size::mul("bytes of a kernel block", unit, token)?;
+    let whole = size::div_ceil("attention block", align.state_bytes, unit_bytes)?;
+    let block =
+        size::round_up("attention block", size::mul("attention block", unit, whole)?, kernels.smallest())?;
+    let block = block.max(block_size);
+    let page = size::mul("attention page", block, token)?;
+    Ok((block, (page != align.state_bytes).then_some(page)))
+}

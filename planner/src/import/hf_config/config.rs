@@ -1,0 +1,333 @@
+//! What is a key's value: what the file says, what its class renames, what its class fills in?
+//!
+//! An explicit `null` is Python's `None` and hides the class's default. `text` is the nested config of the
+//! language model where there is one, else the config itself.
+
+use serde_json::{Map, Value};
+
+use super::MAX_LAYERS;
+use super::defaults::{CLASSES, Class, Preset};
+use super::error::ImportError;
+use crate::dtype::DType;
+
+/// Keys that a language model's config is nested under.
+///
+/// # Source
+/// `get_hf_text_config` in `vllm/transformers_utils/config.py` and transformers' `get_text_config`.
+const NESTED: &[&str] =
+    &["text_config", "llm_config", "language_config", "language_model", "thinker_config", "text_model"];
+
+/// A config as its class would hold it.
+#[derive(Debug, Clone)]
+pub(super) struct Config<'a> {
+    root: &'a Map<String, Value>,
+    text: &'a Map<String, Value>,
+    class: Option<&'static Class>,
+    architecture: String,
+    text_type: String,
+}
+
+/// A value, from the file or the class.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found<'a> {
+    File(&'a Value),
+    Class(Preset),
+}
+
+impl<'a> Config<'a> {
+    pub(super) fn new(value: &'a Value) -> Result<Self, ImportError> {
+        let root = value.as_object().ok_or(ImportError::NotAnObject)?;
+        let architecture = root
+            .get("architectures")
+            .and_then(Value::as_array)
+            .and_then(|list| list.first())
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        let mut text = root;
+        let mut text_type = string(root, "model_type");
+        // At most three levels: a thinker's text config is the deepest known.
+        for _ in 0..3 {
+            let Some(nested) = NESTED.iter().find_map(|key| text.get(*key).and_then(Value::as_object)) else {
+                break;
+            };
+            let outer = class(&text_type);
+            text = nested;
+            let own = string(nested, "model_type");
+            text_type =
+                if own.is_empty() { outer.and_then(|c| c.text).unwrap_or_default().to_owned() } else { own };
+        }
+        let class = class(&text_type);
+        Ok(Self { root, text, class, architecture, text_type })
+    }
+
+    /// A draft model's config: also EAGLE's wrapper, and the form of the library Speculators.
+    ///
+    /// # Source
+    /// `vllm/transformers_utils/configs/{eagle.py,speculators}`.
+    pub(super) fn new_draft(value: &'a Value) -> Result<Self, ImportError> {
+        let mut config = Self::new(value)?;
+        let inner = config
+            .root
+            .get("transformer_layer_config")
+            .or_else(|| config.root.get("model").filter(|_| config.text_type == "eagle"))
+            .and_then(Value::as_object);
+        if let Some(inner) = inner {
+            config.text = inner;
+            config.text_type = string(inner, "model_type");
+            config.class = class(&config.text_type);
+        }
+        if config.architecture.is_empty() {
+            config.architecture = string(config.root, "speculators_model_type");
+        }
+        Ok(config)
+    }
+
+    /// The first architecture.
+    pub(super) fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// The text config's `model_type`.
+    pub(super) fn text_type(&self) -> &str {
+        &self.text_type
+    }
+
+    /// Whether the text config is nested.
+    pub(super) fn is_nested(&self) -> bool {
+        !std::ptr::eq(self.root, self.text)
+    }
+
+    /// The quantisation of the checkpoint.
+    pub(super) fn quantization(&self) -> Option<&'a Value> {
+        let of = |map: &'a Map<String, Value>| {
+            ["quantization_config", "compression_config"]
+                .iter()
+                .find_map(|key| map.get(*key).filter(|v| v.is_object()))
+        };
+        of(self.root).or_else(|| of(self.text))
+    }
+
+    /// The value of `key`; `None` where the attribute does not exist.
+    pub(super) fn find(&self, key: &str) -> Option<Found<'a>> {
+        if let Some(value) = self.text.get(key) {
+            return Some(Found::File(value));
+        }
+        let class = self.class?;
+        if let Some((_, other)) = class.rename.iter().find(|(name, _)| *name == key) {
+            if let Some(value) = self.text.get(*other) {
+                return Some(Found::File(value));
+            }
+            return default(class, other).map(Found::Class);
+        }
+        if let Some((old, _)) = class.rename.iter().find(|(_, name)| *name == key)
+            && let Some(value) = self.text.get(*old)
+        {
+            return Some(Found::File(value));
+        }
+        default(class, key).map(Found::Class)
+    }
+
+    /// Whether the attribute exists, even as `None`.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// A whole number; `None` where missing or null.
+    pub(super) fn whole(&self, key: &str) -> Result<Option<u64>, ImportError> {
+        match self.find(key) {
+            None | Some(Found::Class(Preset::Null)) => Ok(None),
+            Some(Found::Class(Preset::Whole(n))) => Ok(u64::try_from(n).ok()),
+            Some(Found::Class(Preset::Real(x))) => Ok(whole_of(x)),
+            Some(Found::Class(_)) => Ok(None),
+            Some(Found::File(value)) => whole_value(key, value),
+        }
+    }
+
+    /// A whole number that must be there.
+    pub(super) fn need(&self, key: &str) -> Result<u64, ImportError> {
+        self.whole(key)?.ok_or_else(|| ImportError::Missing { key: key.to_owned() })
+    }
+
+    /// A number; `None` where missing or null.
+    pub(super) fn real(&self, key: &str) -> Result<Option<f64>, ImportError> {
+        match self.find(key) {
+            #[expect(clippy::cast_precision_loss, reason = "a factor of a few units")]
+            Some(Found::Class(Preset::Whole(n))) => Ok(Some(n as f64)),
+            Some(Found::Class(Preset::Real(x))) => Ok(Some(x)),
+            Some(Found::Class(_)) | None | Some(Found::File(Value::Null)) => Ok(None),
+            Some(Found::File(value)) => value.as_f64().map(Some).ok_or_else(|| wrong(key, "a number", value)),
+        }
+    }
+
+    /// A truth value; false where missing or null.
+    pub(super) fn flag(&self, key: &str) -> Result<bool, ImportError> {
+        match self.find(key) {
+            Some(Found::Class(Preset::Flag(flag))) => Ok(flag),
+            Some(Found::Class(_)) | None | Some(Found::File(Value::Null)) => Ok(false),
+            Some(Found::File(Value::Bool(flag))) => Ok(*flag),
+            Some(Found::File(value)) => match value.as_u64() {
+                Some(n) => Ok(n != 0),
+                None => Err(wrong(key, "true or false", value)),
+            },
+        }
+    }
+
+    /// A text; `None` where missing or null.
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, ImportError> {
+        match self.find(key) {
+            Some(Found::Class(Preset::Text(text))) => Ok(Some(text.to_owned())),
+            Some(Found::Class(_)) | None | Some(Found::File(Value::Null)) => Ok(None),
+            Some(Found::File(Value::String(text))) => Ok(Some(text.clone())),
+            Some(Found::File(value)) => Err(wrong(key, "a text", value)),
+        }
+    }
+
+    /// A list; `None` where missing or null.
+    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, ImportError> {
+        match self.find(key) {
+            Some(Found::File(Value::Array(list))) => Ok(Some(list)),
+            Some(Found::Class(_)) | None | Some(Found::File(Value::Null)) => Ok(None),
+            Some(Found::File(value)) => Err(wrong(key, "a list", value)),
+        }
+    }
+
+    /// A list of whole numbers; `None` where missing or null.
+    pub(super) fn wholes(&self, key: &str) -> Result<Option<Vec<u64>>, ImportError> {
+        let Some(list) = self.list(key)? else { return Ok(None) };
+        list.iter()
+            .map(|v| whole_value(key, v)?.ok_or_else(|| wrong(key, "whole numbers", v)))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    /// A list of texts; `None` where missing or null.
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ImportError> {
+        let Some(list) = self.list(key)? else { return Ok(None) };
+        list.iter()
+            .map(|v| v.as_str().ok_or_else(|| wrong(key, "texts", v)))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    /// A nested object of the text config.
+    pub(super) fn object(&self, key: &str) -> Option<&'a Map<String, Value>> {
+        match self.find(key) {
+            Some(Found::File(value)) => value.as_object(),
+            _ => None,
+        }
+    }
+
+    /// A whole number below a nested object, from the file or the class.
+    pub(super) fn nested(&self, key: &str, inner: &str) -> Result<Option<u64>, ImportError> {
+        match self.find(key) {
+            Some(Found::File(value)) => match value.get(inner) {
+                Some(value) => whole_value(&format!("{key}.{inner}"), value),
+                None => Ok(None),
+            },
+            Some(Found::Class(Preset::Nested(keys))) => {
+                Ok(keys.iter().find(|(name, _)| *name == inner).and_then(|(_, value)| match value {
+                    Preset::Whole(n) => u64::try_from(*n).ok(),
+                    _ => None,
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Number of layers.
+    pub(super) fn num_layers(&self) -> Result<u64, ImportError> {
+        layers_below_limit(self.need("num_hidden_layers")?)
+    }
+
+    /// The model's dtype: the flag, else the file, with float32 taken down to bfloat16.
+    ///
+    /// # Source
+    /// `_get_and_verify_dtype` and `_resolve_auto_dtype` in `vllm/config/model.py`.
+    pub(super) fn model_dtype(&self, flag: &str, notes: &mut Vec<String>) -> Result<DType, ImportError> {
+        let parse = |key: &str, name: &str| {
+            let known = match name.trim().trim_start_matches("torch.").to_ascii_lowercase().as_str() {
+                "half" | "float16" => DType::Float16,
+                "bfloat16" => DType::BFloat16,
+                "float" | "float32" => DType::Float32,
+                _ => return Err(ImportError::UnknownValue { key: key.to_owned(), value: short(name) }),
+            };
+            Ok(known)
+        };
+        if !flag.eq_ignore_ascii_case("auto") {
+            return parse("--dtype", flag);
+        }
+        let of = |map: &'a Map<String, Value>| {
+            ["dtype", "torch_dtype"].iter().find_map(|key| map.get(*key).filter(|v| !v.is_null()))
+        };
+        match of(self.root).or_else(|| of(self.text)) {
+            None => {
+                notes.push("the config states no dtype: taken as bfloat16".to_owned());
+                Ok(DType::BFloat16)
+            }
+            Some(Value::String(name)) => Ok(match parse("dtype", name)? {
+                DType::Float32 => DType::BFloat16,
+                other => other,
+            }),
+            Some(value) => Err(wrong("dtype", "a text", value)),
+        }
+    }
+}
+
+/// `n`, if a model may have so many layers.
+pub(super) const fn layers_below_limit(n: u64) -> Result<u64, ImportError> {
+    if n > MAX_LAYERS { Err(ImportError::TooManyLayers { asked: n, limit: MAX_LAYERS }) } else { Ok(n) }
+}
+
+fn class(model_type: &str) -> Option<&'static Class> {
+    CLASSES.binary_search_by_key(&model_type, |c| c.model_type).ok().and_then(|i| CLASSES.get(i))
+}
+
+fn default(class: &'static Class, key: &str) -> Option<Preset> {
+    class.keys.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+}
+
+fn string(map: &Map<String, Value>, key: &str) -> String {
+    map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A whole number of a file; `None` for null.
+pub(super) fn whole_value(key: &str, value: &Value) -> Result<Option<u64>, ImportError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(n) => n
+            .as_u64()
+            .or_else(|| n.as_f64().and_then(whole_of))
+            .map(Some)
+            .ok_or_else(|| wrong(key, "a whole number", value)),
+        _ => Err(wrong(key, "a whole number", value)),
+    }
+}
+
+/// `x` where it is a whole number below 2^53.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be whole and in range"
+)]
+fn whole_of(x: f64) -> Option<u64> {
+    (x >= 0.0 && x.fract() == 0.0 && x < 9_007_199_254_740_992.0).then_some(x as u64)
+}
+
+fn wrong(key: &str, wanted: &'static str, value: &Value) -> ImportError {
+    let found = match value {
+        Value::Array(list) => format!("a list of {}", list.len()),
+        Value::Object(map) => format!("an object of {} keys", map.len()),
+        other => short(&other.to_string()),
+    };
+    ImportError::WrongType { key: key.to_owned(), wanted, found }
+}
+
+/// At most 60 characters of `text`.
+pub(super) fn short(text: &str) -> String {
+    if text.chars().count() <= 60 {
+        text.to_owned()
+    } else {
+        text.chars().take(57).chain("...".chars()).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! Which layers does a draft model add to its target's?
+//!
+//! # Source
+//! vLLM 0.32: `SpeculativeConfig.hf_config_override` in `vllm/config/speculative.py`, the draft models in
+//! `vllm/model_executor/models/*_{mtp,eagle,eagle3,dflash,dspark}.py` and `vllm/models/*/nvidia`.
+
+mod mtp;
+
+use serde_json::Value;
+
+use super::architectures;
+use super::config::Config;
+use super::dense::{self, Dense, LLAMA, Window, index};
+use super::error::ImportError;
+use super::hybrid::latent_size;
+use super::layer::{Attention, Cache, Latent, Layer, Layers};
+use super::settings::Context;
+
+/// Methods that add no layers.
+const WITHOUT_LAYERS: &[&str] = &["ngram", "ngram_gpu", "suffix", "medusa", "custom_class", "mlp_speculator"];
+
+/// Appends the draft's layers.
+pub(super) fn append(
+    target: &Config<'_>,
+    draft: Option<&Value>,
+    context: &mut Context<'_>,
+    layers: &mut Layers,
+) -> Result<(), ImportError> {
+    let Some(speculative) = context.settings.speculative.clone() else { return Ok(()) };
+    let method = speculative.method.as_str();
+    if WITHOUT_LAYERS.contains(&method) {
+        return Ok(());
+    }
+    let draft = draft.map(Config::new_draft).transpose()?;
+    layers.draft_from = Some(layers.layers.len());
+    let prefix = match context.settings.draft_prefix.as_str() {
+        "" => String::new(),
+        given => format!("{given}."),
+    };
+    let start = first_layer(target)?;
+    let added = match (method, &draft) {
+        ("draft_model", Some(draft)) => {
+            let prefix = if prefix.is_empty() { "draft_model." } else { &prefix };
+            let mut added = architectures::layers(draft, context)?.layers;
+            for layer in &mut added {
+                layer.name.insert_str(0, prefix);
+            }
+            return extend(layers, added);
+        }
+        ("eagle" | "eagle3", Some(draft)) => eagle(target, draft, context, start, method)?,
+        ("dflash" | "dspark", Some(draft)) => block_drafts(target, draft, context, start, method)?,
+        ("eagle" | "eagle3" | "dflash" | "draft_model", None) => {
+            return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
+        }
+        ("dspark", None) if target.text_type() != "deepseek_v4" => {
+            return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
+        }
+        ("dspark", None) => mtp::deepseek_v4_stages(target, start)?,
+        // `mtp`, and the older names of single models' heads.
+        (_, draft) => mtp::layers(target, draft.as_ref().unwrap_or(target), context, start, method)?,
+    };
+    let named = added
+        .into_iter()
+        .map(|mut layer| {
+            layer.name.insert_str(0, &prefix);
+            layer
+        })
+        .collect();
+    extend(layers, named)
+}
+
+fn extend(layers: &mut Layers, added: Vec<Layer>) -> Result<(), ImportError> {
+    super::config::layers_below_limit((layers.layers.len() + added.len()) as u64)?;
+    layers.layers.extend(added);
+    Ok(())
+}
+
+/// The index of a draft's first layer: the target's layers.
+fn first_layer(target: &Config<'_>) -> Result<u64, ImportError> {
+    if target.text_type() == "longcat_flash" {
+        return target.need("num_layers");
+    }
+    match target.text("hybrid_override_pattern")? {
+        Some(pattern) if target.whole("num_hidden_layers")?.is_none() => Ok(pattern.len() as u64),
+        _ => Ok(target.whole("num_hidden_layers")?.unwrap_or(0)),
+    }
+}
+
+/// The window that the target leaves in force for layers that do not say.
+///
+/// # Source
+/// `MiMoV2FlashDecoderLayer` and `Step3p5DecoderLayer` take it away.
+fn inherited_window(target: &Config<'_>) -> Result<Option<u64>, ImportError> {
+    if matches!(target.text_type(), "mimo_v2_flash" | "mimo_v2" | "step3p5" | "step3p7" | "step3p7_text") {
+        return Ok(None);
+    }
+    dense::model_window(target)
+}
+
+/// One layer's keys and values of `config`, with a window.
+fn keys_and_values(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    dense: Dense,
+    window: Option<u64>,
+) -> Result<Cache, ImportError> {
+    let heads = dense::heads(config, context)?;
+    let head_size = match dense.head {
+        dense::Head::Hidden => dense::hidden_head(config, heads)?,
+        _ => dense::head_dim(config, heads)?,
+    };
+    let total = dense::total_kv_heads(config, dense.kv, heads)?;
+    let kv_heads = context.kv_heads(total)?;
+    Ok(Cache::Attention(Attention { kv_heads, head_size, window, ..Attention::default() }))
+}
+
+/// EAGLE and EAGLE3: a layer or two after the target's.
+fn eagle(
+    target: &Config<'_>,
+    draft: &Config<'_>,
+    context: &Context<'_>,
+    start: u64,
+    method: &str,
+) -> Result<Vec<Layer>, ImportError> {
+    let name = draft.architecture();
+    let n = draft.num_layers()?;
+    let latent = ["Deepseek", "DeepSeek", "MistralLarge3"].iter().any(|part| name.contains(part));
+    if latent && draft.whole("kv_lora_rank")?.is_some() {
+        let head_size = latent_size(draft)?;
+        let cache = Cache::Latent(Latent { head_size, ..Latent::default() });
+        return Ok((0..n)
+            .map(|i| Layer::new(format!("model.layers.{}.self_attn.attn", start + i), cache.clone()))
+            .collect());
+    }
+    let known = ["Llama", "Qwen", "Mistral", "Cohere", "MiniCPM", "MiniMax", "Eagle", "eagle", "GptOss"];
+    if !known.iter().any(|part| name.contains(part)) {
+        return Err(ImportError::UnknownDraft {
+            name: super::config::short(name),
+            method: method.to_owned(),
+        });
+    }
+    let folder = if name.contains("MiniCPM") { "eagle_layers" } else { "layers" };
+    let inherited = inherited_window(target)?;
+    let listed = draft.texts("layer_types")?;
+    let own = dense::window(draft)?;
+    (0..n)
+        .map(|i| {
+            let slides =
+                listed.as_ref().is_some_and(|types| types.get(index(i)) == Some(&"sliding_attention"));
+            let window = if slides { own.or(inherited) } else { inherited };
+            let cache = keys_and_values(draft, context, LLAMA, window)?;
+            Ok(Layer::new(format!("model.{folder}.{}.self_attn.attn", start + i), cache))
+        })
+        .collect()
+}
+
+/// DFlash and DSpark: drafts that write a block of tokens at once.
+fn block_drafts(
+    target: &Config<'_>,
+    draft: &Config<'_>,
+    context: &Context<'_>,
+    start: u64,
+    method: &str,
+) -> Result<Vec<Layer>, ImportError> {
+    let n = draft.num_layers()?;
+    if draft.text_type() == "k3_dspark" || draft.architecture() == "K3DSparkModel" {
+        dense::heads(draft, context)?;
+        let head_size = latent_size(draft)?;
+        let cache =
+            Cache::Latent(Latent { head_size, non_causal_multi_token_decode: true, ..Latent::default() });
+        return Ok((0..n)
+            .map(|i| Layer::new(format!("model.layers.{}.self_attn", start + i), cache.clone()))
+            .collect());
+    }
+    if draft.architecture() == "DSparkDraftModel" || draft.text_type() == "deepseek_v4" {
+        return mtp::deepseek_v4_stages(draft, start);
+    }
+    let known =
+        ["DFlash", "Qwen3DSpark", "Qwen3OmniDSpark", "MuseGlimmerAssistant", "LiLiCorr", "Qwen3", "Llama"];
+    if !known.iter().any(|part| draft.architecture().contains(part)) {
+        return Err(ImportError::UnknownDraft {
+            name: super::config::short(draft.architecture()),
+            method: method.to_owned(),
+        });
+    }
+    let flash = draft.object("dflash_config");
+    let flag = |key: &str| flash.and_then(|map| map.get(key)).and_then(Value::as_bool).unwrap_or(false);
+    let types = super::layer_types::layer_types(draft)?;
+    let any_slides =
+        types.as_ref().is_some_and(|types| types.contains(&super::layer_types::LayerType::Sliding));
+    let own = match flash.and_then(|map| map.get("swa_window_size")) {
+        Some(value) => super::config::whole_value("dflash_config.swa_window_size", value)?,
+        None => draft.whole("sliding_window")?,
+    };
+    let inherited = inherited_window(target)?;
+    (0..n)
+        .map(|i| {
+            let slides = match &types {
+                Some(types) if any_slides || !flag("use_swa") => {
+                    types.get(index(i)) == Some(&super::layer_types::LayerType::Sliding)
+                }
+                _ => flag("use_swa"),
+            };
+            let window = if slides { own.or(inherited) } else { inherited };
+            let cache = keys_and_values(draft, context, Dense { window: Window::Model, ..LLAMA }, window)?;
+            Ok(Layer::new(format!("model.layers.{}.self_attn.attn", start + i), cache))
+        })
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! What does an engine say about a model's cache before the model is known?
+
+use super::config::Config;
+use super::error::ImportError;
+use super::kv_dtype::KvDtype;
+use super::platform::Platform;
+use crate::dtype::DType;
+use crate::engine::EngineVersion;
+use crate::settings::MambaCacheMode;
+
+/// Speculative decoding, as vLLM's `--speculative-config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speculative {
+    /// `mtp`, `eagle`, `eagle3`, `dflash`, `dspark`, `ngram`...
+    pub method: String,
+    /// Draft tokens a step.
+    pub num_speculative_tokens: u64,
+}
+
+/// The engine's settings that a config is imported with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportSettings {
+    /// `--tensor-parallel-size`.
+    pub tensor_parallel_size: u64,
+    /// `--max-model-len`, tokens.
+    pub max_model_len: u64,
+    /// `--block-size`, tokens; `None` is the platform's.
+    pub block_size: Option<u64>,
+    /// `--kv-cache-dtype`.
+    pub kv_cache_dtype: String,
+    /// `--dtype`; `auto` is the model's own.
+    pub dtype: String,
+    /// `--speculative-config`.
+    pub speculative: Option<Speculative>,
+    /// `--mamba-cache-mode`.
+    pub mamba_cache_mode: MambaCacheMode,
+    /// `--mamba-cache-dtype`.
+    pub mamba_cache_dtype: String,
+    /// `--mamba-ssm-cache-dtype`.
+    pub mamba_ssm_cache_dtype: String,
+    /// Where it runs.
+    pub platform: Platform,
+    /// Which engine.
+    pub version: EngineVersion,
+    /// What the draft's layers are prefixed with: empty in a server, `draft` in recorded answers.
+    pub draft_prefix: String,
+}
+
+impl Default for ImportSettings {
+    /// One rank of the default platform, everything automatic.
+    fn default() -> Self {
+        Self {
+            tensor_parallel_size: 1,
+            max_model_len: 8192,
+            block_size: None,
+            kv_cache_dtype: "auto".to_owned(),
+            dtype: "auto".to_owned(),
+            speculative: None,
+            mamba_cache_mode: MambaCacheMode::None,
+            mamba_cache_dtype: "auto".to_owned(),
+            mamba_ssm_cache_dtype: "auto".to_owned(),
+            platform: Platform::default(),
+            version: EngineVersion::default(),
+            draft_prefix: String::new(),
+        }
+    }
+}
+
+/// The settings with what the model's config adds to them.
+#[derive(Debug, Clone)]
+pub(super) struct Context<'a> {
+    pub(super) settings: &'a ImportSettings,
+    /// Tensor parallel ranks.
+    pub(super) tp: u64,
+    /// Draft tokens a step.
+    pub(super) num_speculative_tokens: u64,
+    /// The model's dtype.
+    pub(super) dtype: DType,
+    /// The KV cache's dtype.
+    pub(super) kv: KvDtype,
+    pub(super) notes: Vec<String>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(config: &Config<'_>, settings: &'a ImportSettings) -> Result<Self, ImportError> {
+        if settings.tensor_parallel_size == 0 {
+            return Err(ImportError::Refused("the tensor parallel size is 0".to_owned()));
+        }
+        let mut notes = Vec::new();
+        let dtype = config.model_dtype(&settings.dtype, &mut notes)?;
+        let kv = KvDtype::resolve(&settings.kv_cache_dtype, config, settings.platform)?;
+        Ok(Self {
+            settings,
+            tp: settings.tensor_parallel_size,
+            num_speculative_tokens: settings.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens),
+            dtype,
+            kv,
+            notes,
+        })
+    }
+
+    /// `total / tp`.
+    ///
+    /// # Errors
+    /// If it leaves a remainder.
+    pub(super) fn divide(&self, what: &'static str, total: u64) -> Result<u64, ImportError> {
+        if total.is_multiple_of(self.tp) {
+            Ok(total / self.tp)
+        } else {
+            Err(ImportError::NotDivisible { what, size: total, tensor_parallel_size: self.tp })
+        }
+    }
+
+    /// KV heads of one rank: split, or replicated where there are fewer than ranks.
+    ///
+    /// # Errors
+    /// If neither divides the other.
+    pub(super) fn kv_heads(&self, total: u64) -> Result<u64, ImportError> {
+        let fits = total > 0
+            && if total >= self.tp { total.is_multiple_of(self.tp) } else { self.tp.is_multiple_of(total) };
+        if fits {
+            Ok((total / self.tp).max(1))
+        } else {
+            Err(ImportError::NotDivisible {
+                what: "a KV head count",
+                size: total,
+                tensor_parallel_size: self.tp,
+            })
+        }
+    }
+}

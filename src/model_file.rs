@@ -1,0 +1,206 @@
+//! A model from its own config.json: the flags that say for which engine, and the reading of the file.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use planner::import::hf_config::{
+    ImportError, ImportSettings, Imported, Platform, Speculative, import, known_architectures,
+};
+use planner::{EngineVersion, MambaCacheMode};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// The largest config that is read, bytes.
+const CONFIG_LIMIT: u64 = 64 << 20;
+
+/// The engine that a config is imported for.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct EngineFlags {
+    /// The draft model's config.json, or its folder.
+    #[arg(long, value_name = "CONFIG")]
+    pub(crate) draft: Option<PathBuf>,
+
+    /// Speculative method; without it the draft's architecture tells.
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+
+    /// Draft tokens a step.
+    #[arg(long, value_name = "N")]
+    pub(crate) num_speculative_tokens: Option<u64>,
+
+    /// Tensor parallel ranks.
+    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N")]
+    pub(crate) tp: Option<u64>,
+
+    /// Tokens of the longest request; without it the model's own.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_model_len: Option<u64>,
+
+    /// Tokens of a block; without it the platform's.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) block_size: Option<u64>,
+
+    /// The KV cache's dtype.
+    #[arg(long, default_value = "auto", value_name = "DTYPE")]
+    pub(crate) kv_cache_dtype: String,
+
+    /// The model's dtype.
+    #[arg(long, default_value = "auto", value_name = "DTYPE")]
+    pub(crate) dtype: String,
+
+    /// How states are cached: none, align, all; without it `align` where a model has states, as vLLM with
+    /// prefix caching.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) mamba_cache_mode: Option<String>,
+
+    /// Dtype of the states.
+    #[arg(long, default_value = "auto", value_name = "DTYPE")]
+    pub(crate) mamba_cache_dtype: String,
+
+    /// Dtype of the recurrent states.
+    #[arg(long, default_value = "auto", value_name = "DTYPE")]
+    pub(crate) mamba_ssm_cache_dtype: String,
+
+    /// Where it runs: cpu, cuda-hopper, cuda-blackwell, rocm.
+    #[arg(long, default_value = "cuda-hopper", value_name = "PLATFORM")]
+    pub(crate) platform: String,
+}
+
+/// A model that was read.
+#[derive(Debug)]
+pub(crate) struct ModelFile {
+    /// The file's or the folder's name.
+    pub(crate) name: String,
+    pub(crate) imported: Imported,
+    pub(crate) settings: ImportSettings,
+}
+
+impl EngineFlags {
+    /// Reads `model` and imports it.
+    ///
+    /// # Errors
+    /// If a file cannot be read or imported.
+    pub(crate) fn read(&self, model: &Path, version: Option<EngineVersion>) -> Result<ModelFile, Failure> {
+        let config = read_config(model)?;
+        let draft = self.draft.as_deref().map(read_config).transpose()?;
+        let failed = || Failure::new(format!("failed to import `{}`", model.display()));
+        let platform: Platform = self.platform.parse().map_err(|cause: String| failed().caused_by(cause))?;
+        let mamba_cache_mode = match self.mamba_cache_mode.as_deref() {
+            None | Some("align") => MambaCacheMode::Align,
+            Some("none") => MambaCacheMode::None,
+            Some("all") => MambaCacheMode::All,
+            Some(other) => {
+                return Err(failed()
+                    .caused_by(format!("`{other}` is no mamba cache mode"))
+                    .hint("write none, align or all"));
+            }
+        };
+        let settings = ImportSettings {
+            tensor_parallel_size: self.tp.unwrap_or(1),
+            max_model_len: self.max_model_len.or_else(|| own_length(&config)).unwrap_or(8192),
+            block_size: self.block_size,
+            kv_cache_dtype: self.kv_cache_dtype.clone(),
+            dtype: self.dtype.clone(),
+            speculative: self.speculative(draft.as_ref()),
+            mamba_cache_mode,
+            mamba_cache_dtype: self.mamba_cache_dtype.clone(),
+            mamba_ssm_cache_dtype: self.mamba_ssm_cache_dtype.clone(),
+            platform,
+            version: version.unwrap_or_default(),
+            draft_prefix: String::new(),
+        };
+        let imported =
+            import(&config, draft.as_ref(), &settings).map_err(|error| import_failure(model, &error))?;
+        let stem = model.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let folder = std::fs::canonicalize(model).ok().and_then(|path| {
+            path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+        });
+        let name = match (stem.as_str(), folder) {
+            ("config", Some(folder)) => folder,
+            ("", Some(folder)) => folder,
+            _ => stem,
+        };
+        Ok(ModelFile { name, imported, settings })
+    }
+
+    fn speculative(&self, draft: Option<&Value>) -> Option<Speculative> {
+        let method = match (&self.method, draft) {
+            (Some(method), _) => method.clone(),
+            (None, Some(draft)) => method_of(draft).to_owned(),
+            (None, None) if self.num_speculative_tokens.is_some() => "mtp".to_owned(),
+            (None, None) => return None,
+        };
+        Some(Speculative { method, num_speculative_tokens: self.num_speculative_tokens.unwrap_or(1) })
+    }
+}
+
+/// The method that a draft's architecture is made for.
+///
+/// # Source
+/// `SpeculativeConfig.__post_init__` of vLLM 0.32.
+fn method_of(draft: &Value) -> &'static str {
+    let name = draft.pointer("/architectures/0").and_then(Value::as_str).unwrap_or_default().to_lowercase();
+    for (part, method) in [
+        ("dspark", "dspark"),
+        ("dflash", "dflash"),
+        ("eagle3", "eagle3"),
+        ("peagle", "eagle3"),
+        ("eagle", "eagle"),
+        ("mtp", "mtp"),
+    ] {
+        if name.contains(part) {
+            return method;
+        }
+    }
+    "draft_model"
+}
+
+/// The longest length that the config states.
+fn own_length(config: &Value) -> Option<u64> {
+    let of = |value: &Value| {
+        ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"]
+            .iter()
+            .find_map(|key| value.get(*key).and_then(Value::as_u64))
+            .filter(|length| *length > 0)
+    };
+    ["text_config", "llm_config", "language_config"]
+        .iter()
+        .find_map(|key| config.get(*key).and_then(of))
+        .or_else(|| of(config))
+}
+
+/// The config of a file, or of the folder that it lies in.
+///
+/// # Errors
+/// If it cannot be read, is too large, or is no JSON.
+pub(crate) fn read_config(path: &Path) -> Result<Value, Failure> {
+    let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+    let failed = || Failure::new(format!("failed to read `{}`", path.display()));
+    let file = File::open(&path).map_err(|error| failed().caused_by(error))?;
+    let mut bytes = Vec::new();
+    file.take(CONFIG_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| failed().caused_by(error))?;
+    if bytes.len() as u64 > CONFIG_LIMIT {
+        return Err(failed().caused_by(format!("it is larger than {} MiB", CONFIG_LIMIT >> 20)));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| failed().caused_by(error))?;
+    planner::import::json::parse(&text).map_err(|error| {
+        failed().caused_by(error).hint("give a Hugging Face config.json, or a folder that holds one")
+    })
+}
+
+/// What a person reads where a config cannot be imported.
+pub(crate) fn import_failure(path: &Path, error: &ImportError) -> Failure {
+    let mut failure = Failure::new(format!("failed to import `{}`", path.display())).caused_by(error);
+    for hint in error.hints() {
+        failure = failure.hint(hint);
+    }
+    if matches!(error, ImportError::UnknownArchitecture { .. }) {
+        for (group, names) in known_architectures() {
+            let names: Vec<&str> = names.collect();
+            failure = failure.hint(format!("known with {group}: {}", names.join(", ")));
+        }
+    }
+    failure
+}
