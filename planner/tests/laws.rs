@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use planner::engine::EngineVersion;
+use planner::explain::{Numbers, apply, explain};
 use planner::{
     Decision, EngineSettings, Field, GroupSizeRule, GroupSpec, KvCacheSpec, Layout, MambaCacheMode, Model,
     RawSpec, SpecId, SpecKind, group, merge,
@@ -177,6 +178,19 @@ proptest! {
         }
         let rules = version.rules();
         prop_assert_eq!(planner::plan(&model, &settings, &rules), planner::plan(&twice, &settings, &rules));
+    }
+
+    /// A change that `explain` proposes gives the numbers that it promises.
+    #[test]
+    fn proposed_changes_give_what_they_promise(
+        model in model(), settings in settings(), version in version()
+    ) {
+        let rules = version.rules();
+        for change in explain(&model, &settings, &rules).changes {
+            let changed = apply(&model, &change.edits).unwrap();
+            let plan = planner::plan(&changed, &settings, &rules).unwrap();
+            prop_assert_eq!(Numbers::of(&plan), change.after);
+        }
     }
 
     /// A spec survives being written and read.
