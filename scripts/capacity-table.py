@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Write docs/capacity.md: KV cache of one sequence by k3plan, the real vLLM and two calculators.
+"""Write docs/capacity.md: KV cache of one sequence by k3plan, the real vLLM and calculators.
 
 Usage: capacity-table.py K3PLAN MODELS.jsonl [PYTHON_WITH_AICONFIGURATOR] > docs/capacity.md
-MODELS.jsonl holds recorded answers of the real vLLM (its layers are what that column sums). A calculator that
-is not installed has a dash in its column. kv-cache-size is asked by its own command where it is on the PATH.
+MODELS.jsonl holds recorded answers of the real vLLM (its layers are what that column sums). Without the third
+argument aiconfigurator's columns are empty.
 """
 import gzip
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 TOKENS = 131072
 MODELS = [
@@ -47,24 +49,52 @@ def of_k3plan(binary, config, engine):
     return plan
 
 
-def find(value, key):
-    if isinstance(value, dict):
-        if key in value:
-            return value[key]
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            if (found := find(inner, key)) is not None:
-                return found
-    return None
+def aiconfigurator(python, engines):
+    """Its answers by name, bytes; nothing where it is not installed."""
+    if python is None:
+        return {}
+    script = os.path.join(os.path.dirname(__file__), "capacity-aiconfigurator.py")
+    names = [f"{name.replace('--', '/')}={engine['tp']}" for name, engine in engines.items()]
+    out = subprocess.run([python, script, str(TOKENS), *names], check=True, capture_output=True, text=True).stdout
+    return json.loads(out)
 
 
-def aiconfigurator(config, tp):
-    """Its own rule for models without a special one: 2 x KV heads of a rank x head size x layers x tokens."""
-    text = config.get("text_config", config)
-    heads = text.get("num_key_value_heads") or text["num_attention_heads"]
-    head = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
-    return -(-heads // tp) * head * 2 * 2 * text["num_hidden_layers"] * TOKENS
+PROJECT = """[package]
+name = "ask"
+version = "0.0.0"
+edition = "2021"
+[dependencies]
+kv-cache-size = "=0.1.1"
+[workspace]
+"""
+ASK = """use kv_cache_size::{KvCacheConfig, KvPrecision};
+fn main() {
+    let n: Vec<u64> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
+    for c in n[1..].chunks(3) {
+        let config = KvCacheConfig { num_hidden_layers: c[0] as u32, num_key_value_heads: c[1] as u32, head_dim: c[2] as u32 };
+        println!("{}", config.total_bytes_u64(KvPrecision::Bf16, n[0], 1).unwrap());
+    }
+}
+"""
+
+
+def kv_cache_size(configs):
+    """Answers of the crate kv-cache-size: layers, KV heads of a rank and head size of each config."""
+    numbers = [TOKENS]
+    for config, tp in configs:
+        text = config.get("text_config", config)
+        heads = text.get("num_key_value_heads") or text["num_attention_heads"]
+        head = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+        numbers += [text["num_hidden_layers"], -(-heads // tp), head]
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "src"))
+        with open(os.path.join(folder, "Cargo.toml"), "w") as file:
+            file.write(PROJECT)
+        with open(os.path.join(folder, "src", "main.rs"), "w") as file:
+            file.write(ASK)
+        out = subprocess.run(["cargo", "run", "-q", "--manifest-path", os.path.join(folder, "Cargo.toml"), "--",
+                              *map(str, numbers)], check=True, capture_output=True, text=True).stdout
+    return [int(float(line)) for line in out.split()]
 
 
 def main():
@@ -76,24 +106,31 @@ def main():
             case = json.loads(line)
             cases[case["id"]] = case
     print(f"# KV cache of one sequence of {TOKENS:,} tokens\n")
-    print("Bytes on one rank, bfloat16, written by scripts/capacity-table.py. *Layers* is the sum over the real")
-    print("vLLM 0.32's layers without padding of pages; *pool* is what the engine takes from its pool, by k3plan.")
-    print("*Uniform* is the rule that calculators use for every layer: 2 x KV heads x head size x layers x tokens.\n")
-    print("| model | tp | vLLM's layers | k3plan's pool | uniform | uniform / layers |")
-    print("|---|---|---|---|---|---|")
+    print("Bytes on one rank with a bfloat16 cache, written by `scripts/capacity-table.py`. *vLLM's layers* is the")
+    print("sum over the layers of a real vLLM 0.32, without the padding of pages; *k3plan's pool* is what the engine")
+    print("takes from its pool for such a sequence, whole blocks of all groups; *aiconfigurator* is")
+    print("`get_kvcache_bytes_per_sequence` of aiconfigurator-core 0.12; *kv-cache-size* is")
+    print("the crate of that name, 0.1.1: the same keys and values in every layer.\n")
+    print("| model | tp | groups | vLLM's layers | k3plan's pool | aiconfigurator | of vLLM | kv-cache-size | of vLLM |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    python = sys.argv[3] if len(sys.argv) > 3 else None
+    theirs = aiconfigurator(python, {name: cases[name]["engine"] for name in MODELS})
+    thumbs = dict(zip(MODELS, kv_cache_size([(cases[n]["config"], cases[n]["engine"]["tp"]) for n in MODELS])))
     for name in MODELS:
         case = cases[name]
         engine = case["engine"]
-        import tempfile
         with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
             json.dump(case["config"], config)
             config.flush()
             plan = of_k3plan(binary, config.name, engine)
         layers = sum(layer_bytes(spec) for spec in case["expect"]["layers"])
-        per_block, blocks = find(plan, "bytes_per_block"), find(plan, "blocks_per_max_len_request")
-        pool = per_block * blocks if per_block and blocks else None
-        uniform = aiconfigurator(case["config"], engine["tp"])
-        print(f"| {name.replace('--', '/')} | {engine['tp']} | {layers:,} | {pool:,} | {uniform:,} | {uniform / layers:.2f} |")
+        per_block, blocks = plan["bytes_per_block"], plan["pool"]["blocks_per_max_len_request"]
+        groups = len(plan["groups"])
+        other = theirs.get(name.replace("--", "/"))
+        thumb = thumbs[name]
+        print(f"| {name.replace('--', '/')} | {engine['tp']} | {groups} | {layers:,} | {per_block * blocks:,} "
+              f"| {f'{other:,}' if other else '-'} | {f'{other / layers:.2f}' if other else '-'} "
+              f"| {thumb:,} | {thumb / layers:.2f} |")
 
 
 main()
