@@ -90,7 +90,10 @@ fn attention_spec(attention: &Attention, context: &Context<'_>, blocks: &Blocks)
     if let Some(window) = attention.window {
         let mut raw = keys_and_values(SpecKind::Sliding, attention, context);
         raw.sliding_window = Some(window);
-        raw.block_size = Some(blocks.window_block_size);
+        raw.block_size = Some(match attention.kernel_block.filter(|block| *block > 0) {
+            Some(multiple) => (blocks.block_size / multiple * multiple).max(multiple),
+            None => blocks.window_block_size,
+        });
         return raw;
     }
     let mut raw = keys_and_values(SpecKind::Full, attention, context);

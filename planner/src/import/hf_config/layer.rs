@@ -49,6 +49,8 @@ pub(super) struct Attention {
     pub(super) head_size_v: Option<u64>,
     pub(super) window: Option<u64>,
     pub(super) chunk: Option<u64>,
+    /// What the blocks of its kernels are multiples of, tokens, where they are not the platform's.
+    pub(super) kernel_block: Option<u64>,
 }
 
 /// Latents of MLA.

@@ -89,13 +89,25 @@ pub(super) fn indexer_row(config: &Config<'_>) -> Result<u64, ImportError> {
     Ok(size::add("an indexer's key", dim, size::mul("an indexer's scales", dim / 128, 4)?)?)
 }
 
+/// Names of sparse layers in HY V4's list.
+///
+/// # Source
+/// `_SPARSE_LAYER_TYPES` in `vllm/models/hy_v4/nvidia/attention.py`, vLLM 0.32.
+const HYV4_SPARSE: &[&str] =
+    &["sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention"];
+
 /// Whether layer `i` chooses tokens itself, rather than taking the choice of a layer before it.
 pub(super) fn leads_index_group(config: &Config<'_>, i: u64) -> Result<bool, ImportError> {
     let types = config.texts("indexer_types")?;
-    if config.text_type() == "hy_v4"
-        && let Some(types) = &types
-    {
-        return Ok(types.get(index(i)).is_none_or(|t| *t == "full"));
+    if config.text_type() == "hy_v4" {
+        // Sparse are only the layers that a list in the file names so.
+        let listed = config.texts("layer_types")?.unwrap_or_default();
+        if !listed.get(index(i)).is_some_and(|name| HYV4_SPARSE.contains(name)) {
+            return Ok(false);
+        }
+        if let Some(types) = &types {
+            return Ok(types.get(index(i)).is_none_or(|t| *t == "full"));
+        }
     }
     if let Some(pattern) = config.find("index_topk_pattern") {
         match pattern {

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) use deepseek_v4::layer as deepseek_v4_layer;
 
 use super::config::Config;
-use super::dense::{self, Dense, Kv, Window, head_dim, heads, hidden_head, index, layer_name, window};
+use super::dense::{self, Kv, head_dim, heads, hidden_head, index, layer_name, window};
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Layer, Layers};
 use super::layer_types::{LayerType, layer_types, need_layer_types};
@@ -202,6 +202,8 @@ pub(super) fn mimo_v2_attention(
         head_size_v: config.whole(&key("v_head_dim"))?,
         window,
         chunk: None,
+        // Narrower values take kernels of their own, whose blocks are multiples of 16 on every platform.
+        kernel_block: Some(16),
     }))
 }
 
@@ -281,10 +283,27 @@ fn deci_lm(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<L
     Ok(layers)
 }
 
-/// Layers with rotary positions slide.
-fn muse_glimmer(config: &Config<'_>, context: &mut Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let naming = Dense { window: Window::MaybeTypes, ..dense::LLAMA };
-    dense::layers(config, context, prefix, naming)
+/// Layers with rotary positions slide; without a list every fourth from the last has none.
+///
+/// # Source
+/// `vllm/transformers_utils/configs/muse_glimmer.py`.
+fn muse_glimmer(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
+    let n = config.num_layers()?;
+    let heads = heads(config, context)?;
+    let head_size = head_dim(config, heads)?;
+    let kv_heads = context.kv_heads(dense::total_kv_heads(config, Kv::Grouped, heads)?)?;
+    let rope = config.wholes("no_rope_layers")?;
+    let own = window(config)?;
+    let mut layers = Layers::default();
+    for i in 0..n {
+        let slides = match &rope {
+            Some(list) => list.get(index(i)) == Some(&1),
+            None => !(n - 1 - i).is_multiple_of(4),
+        };
+        let cache = plain(kv_heads, head_size, own.filter(|_| slides));
+        layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn.attn"), cache));
+    }
+    Ok(layers)
 }
 
 /// A decoder's own attention, and one over the encoder's output.

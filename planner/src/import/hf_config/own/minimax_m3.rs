@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::super::config::{Config, whole_value};
-use super::super::dense::{self, Kv, index};
+use super::super::dense::{self, index};
 use super::super::error::ImportError;
 use super::super::layer::{Cache, Layer, Layers};
 use super::super::settings::Context;
@@ -21,7 +21,8 @@ pub(in super::super) fn layers(
     let n = config.num_layers()?;
     let heads = dense::heads(config, context)?;
     let head_size = dense::head_dim(config, heads)?;
-    let kv_heads = context.kv_heads(dense::total_kv_heads(config, Kv::Grouped, heads)?)?;
+    // The class's default, as in `vllm/transformers_utils/configs/minimax_m3.py`.
+    let kv_heads = context.kv_heads(config.whole("num_key_value_heads")?.unwrap_or(4))?;
     let window = dense::model_window(config)?;
     let sparse = config.object("sparse_attention_config");
     let frequency = sparse.and_then(|map| map.get("sparse_attention_freq")).and_then(Value::as_array);
