@@ -12,7 +12,7 @@ fn recorded_answers_do_not_differ() {
         ("plans-all-versions", 300),
         ("mutations-all-versions", 200),
         ("wide", 800),
-        ("live", 12),
+        ("live", 14),
     ] {
         let run = k3plan(&["verify", &format!("tests/golden/{name}.jsonl.gz")]);
         assert_eq!(run.stdout, format!("{cases} cases, 0 differ\n"), "{name}");
@@ -36,7 +36,7 @@ fn a_changed_digit_is_found() {
 /// A server's own dump is planned by the rules of the version that wrote it, and may be asked for another.
 #[test]
 fn a_recorded_server_is_a_scenario_of_its_version() {
-    for (name, groups) in [("llama", 1), ("gemma-5to1", 6), ("gemma-1to1", 2)] {
+    for (name, groups) in [("llama", 1), ("gemma-5to1", 6), ("conv-state", 3), ("conv-align", 4)] {
         let case = format!("tests/golden/live.jsonl.gz#{name}");
         let run = k3plan(&["plan", "--json", &case]);
         assert_eq!(run.code, Some(0), "{}", run.stderr);

@@ -36,8 +36,9 @@ else:
                rope_theta=1000000.0, rope_local_base_freq=10000.0)
     if a.arch == "lfm2":
         cfg = dict(common, architectures=["Lfm2ForCausalLM"], model_type="lfm2", layer_types=types,
-                   num_hidden_layers=len(types), conv_L_cache=3, conv_bias=False, block_dim=64, block_ff_dim=128,
-                   block_auto_adjust_ff_dim=False, block_multiple_of=64, norm_eps=1e-5, rope_theta=1000000.0)
+                   num_hidden_layers=len(types), conv_L_cache=3, conv_bias=False, conv_dim=64, block_dim=64, block_ff_dim=128,
+                   block_auto_adjust_ff_dim=False, block_multiple_of=64,
+                   block_ffn_dim_multiplier=1.0, norm_eps=1e-5, rope_theta=1000000.0)
 json.dump(cfg, open(os.path.join(a.dir, "config.json"), "w"), indent=1)
 vocab = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3} | {f"w{i}": i for i in range(4, 2048)}
 t = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
