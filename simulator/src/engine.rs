@@ -130,6 +130,9 @@ pub enum SetupError {
         /// The largest value that works.
         most: u64,
     },
+    /// The watermark is no share.
+    #[error("the watermark must be a share of the blocks, at least 0 and below 1")]
+    Watermark,
     /// There is no KV cache group.
     #[error("the plan has no KV cache group to simulate")]
     NoGroups,
@@ -213,7 +216,7 @@ impl Engine {
         range("the number of blocks", self.num_blocks, 1)?;
         range("decode context parallelism", self.dcp, 1)?;
         if !(0.0..1.0).contains(&self.watermark) {
-            return Err(SetupError::OutOfRange { setting: "watermark", value: 1, least: 0, most: 1 });
+            return Err(SetupError::Watermark);
         }
         if let Some(speculative) = self.speculative {
             range("the number of draft tokens", speculative.tokens, 1)?;

@@ -130,6 +130,8 @@ const PATIENCE: u64 = 1_000_000;
 struct Times {
     arrival_ns: u64,
     first_ns: u64,
+    /// Steps with drafts so far.
+    draft_steps: u32,
     output: u32,
 }
 
@@ -179,7 +181,7 @@ pub fn simulate(simulation: &Simulation<'_>, observer: &mut impl Observer) -> Re
             scheduler.admits(&new).map_err(|source| RunError::Refused { request: number, source })?;
             scheduler.add(&new);
             let output = draft.max_tokens.min(engine.max_model_len - draft.prompt_tokens);
-            times[id as usize] = Times { arrival_ns, first_ns: u64::MAX, output };
+            times[id as usize] = Times { arrival_ns, first_ns: u64::MAX, draft_steps: 0, output };
             names[id as usize] = number;
             outcome.prompt_tokens += u64::from(draft.prompt_tokens);
             number += 1;
@@ -194,7 +196,9 @@ pub fn simulate(simulation: &Simulation<'_>, observer: &mut impl Observer) -> Re
             continue;
         }
         scheduler.schedule(&mut step, &mut |id, computed, drafts| {
-            acceptance.draw(*seed, names[id as usize], computed, drafts)
+            let turn = &mut times[id as usize].draft_steps;
+            *turn += 1;
+            acceptance.draw(*seed, names[id as usize], computed, *turn - 1, drafts)
         });
         let back = scheduler.complete(&mut step);
         if step.scheduled.is_empty() && !back {

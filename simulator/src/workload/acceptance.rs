@@ -42,6 +42,14 @@ pub enum AcceptanceError {
         /// Draft tokens a step.
         drafts: u32,
     },
+    /// A recorded count is larger than what is drafted.
+    #[error("{count} accepted draft tokens do not go with {drafts} draft tokens")]
+    Accepted {
+        /// What was given.
+        count: u32,
+        /// Draft tokens a step.
+        drafts: u32,
+    },
     /// The recorded counts are empty.
     #[error("there is no recorded acceptance count")]
     Empty,
@@ -86,13 +94,16 @@ impl Acceptance {
                 Ok(())
             }
             Self::Recorded(counts) if counts.is_empty() => Err(AcceptanceError::Empty),
-            Self::Recorded(_) => Ok(()),
+            Self::Recorded(counts) => match counts.iter().find(|&&count| count > drafts) {
+                Some(&count) => Err(AcceptanceError::Accepted { count, drafts }),
+                None => Ok(()),
+            },
         }
     }
 
-    /// How many of `drafts` hold in the step that starts at token `computed` of request `id`. The same place
-    /// in the same request gives the same answer whatever else runs.
-    pub(crate) fn draw(&self, seed: u64, id: u32, computed: u32, drafts: u32) -> u32 {
+    /// How many of `drafts` hold in the step that starts at token `computed` of request `id`, its draft step
+    /// number `turn`. The same place in the same request gives the same answer whatever else runs.
+    pub(crate) fn draw(&self, seed: u64, id: u32, computed: u32, turn: u32, drafts: u32) -> u32 {
         match self {
             Self::Rates(rates) => {
                 let luck = unit(mix(mix(seed, u64::from(id)), u64::from(computed)));
@@ -100,13 +111,7 @@ impl Acceptance {
                 u32::try_from(held).unwrap_or(drafts)
             }
             Self::Recorded(counts) => {
-                let place = mix(u64::from(id), u64::from(computed)) % counts.len().max(1) as u64;
-                usize::try_from(place)
-                    .ok()
-                    .and_then(|place| counts.get(place))
-                    .copied()
-                    .unwrap_or(0)
-                    .min(drafts)
+                counts.get(turn as usize % counts.len().max(1)).copied().unwrap_or(0).min(drafts)
             }
         }
     }
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn draws_have_the_mean() {
         let model = Acceptance::from_length(3.84, 7).expect("a length in range");
-        let total: u64 = (0..200_000).map(|at| u64::from(model.draw(1, 5, at, 7)) + 1).sum();
+        let total: u64 = (0..200_000).map(|at| u64::from(model.draw(1, 5, at, 0, 7)) + 1).sum();
         let mean = f64::from(u32::try_from(total).expect("small")) / 200_000.0;
         assert!((mean - 3.84).abs() < 0.02, "{mean}");
     }

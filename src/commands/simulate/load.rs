@@ -25,11 +25,11 @@ pub(crate) struct LoadArgs {
     concurrency: Option<u32>,
 
     /// Requests a second, at random times.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     rate: Option<f64>,
 
     /// Shape of the gaps between requests: 1 is a Poisson process, less is burstier.
-    #[arg(long, default_value_t = 1.0, value_name = "X")]
+    #[arg(long, default_value_t = 1.0, value_name = "X", allow_negative_numbers = true)]
     burstiness: f64,
 
     /// Prompt tokens, one number or a range such as 1000..8000.

@@ -11,7 +11,7 @@ use simulator::Step;
 use simulator::metadata::Cost;
 
 use super::adapter::Setup;
-use super::trace::failure;
+use super::trace::{beside, failure};
 use crate::failure::Failure;
 
 /// Columns before those of the groups.
@@ -49,11 +49,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the table.
     pub(super) fn create(path: &Path, setup: &Setup) -> Result<Self, Failure> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failure(path, &error))?;
+        let file = beside(path)?;
         let groups = (0..setup.groups.len()).map(|group| format!("new_blocks_group_{group}"));
         let names: Vec<String> = COLUMNS.iter().map(|&name| name.to_owned()).chain(groups).collect();
         let fields: Vec<String> = names.iter().map(|name| format!("REQUIRED INT64 {name};")).collect();

@@ -18,11 +18,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the trace.
     pub(super) fn create(path: &Path, setup: &Setup) -> Result<Self, Failure> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failure(path, &error))?;
+        let file = beside(path)?;
         let mut writer = Self {
             path: path.to_owned(),
             file: Some(BufWriter::new(file)),
@@ -100,6 +96,19 @@ fn event_name(track: usize, name: &str) -> String {
 /// Nanoseconds as microseconds, exactly.
 fn microseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
+}
+
+/// A file in the folder of `path` that vanishes unless it is moved there.
+pub(super) fn beside(path: &Path) -> Result<tempfile::NamedTempFile, Failure> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    // As any new file: readable for others unless the mask says no.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(directory).map_err(|error| failure(path, &error))
 }
 
 pub(super) fn failure(path: &Path, cause: &dyn std::fmt::Display) -> Failure {
