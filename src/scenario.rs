@@ -23,6 +23,7 @@ pub(crate) mod zoo;
 use planner::{EngineSettings, EngineVersion, Model};
 
 pub(crate) use args::{Changes, ScenarioArgs};
+pub(crate) use imported::ModelArgs;
 pub(crate) use quantity::parse_memory;
 
 /// A scenario as planning reads it.

@@ -21,7 +21,7 @@ use crate::terminal::Terminal;
 /// Run a workload through vLLM's scheduler and count what each step costs
 ///
 /// No model runs: the scheduler, the block pool and the metadata builders do, step by step, as in vLLM 0.32.
-/// Several scenarios or platforms print one table that compares them.
+/// Several scenarios or builders print one table that compares them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,9 +33,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     engine: adapter::EngineArgs,
 
-    /// Where the metadata builders run; several give a row each [default: from the scenario's hardware].
+    /// Whose metadata builders are counted; several give a row each [default: those of the hardware].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
-    platform: Vec<adapter::Platform>,
+    builders: Vec<adapter::Platform>,
 
     /// How block tables reach the device: v1 sends all rows, v2 the changes.
     #[arg(long, value_enum, default_value = "v2", value_name = "V")]
@@ -150,17 +150,17 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let time = step_time(args)?;
     let mut runs = Vec::new();
     let platforms =
-        if args.platform.is_empty() { vec![None] } else { args.platform.iter().map(|&p| Some(p)).collect() };
+        if args.builders.is_empty() { vec![None] } else { args.builders.iter().map(|&p| Some(p)).collect() };
     if (args.trace.is_some() || args.steps.is_some()) && scenarios.len() * platforms.len() > 1 {
         return Err(Failure::new("failed to write the steps of several runs to one file")
-            .hint("give one scenario, such as `kimi-k3-dspark-rocm-fixed`, and one platform")
+            .hint("give one scenario, such as `kimi-k3-dspark-rocm-fixed`, and one of `--builders`")
             .into());
     }
     for scenario in &scenarios {
         let setup = adapter::setup(scenario, &args.engine)?;
         let load = args.load.resolve(scenario, &setup)?;
         for &platform in &platforms {
-            let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario));
+            let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario, &args.scenarios.model));
             runs.push(one(args, &scenario.name, platform, &setup, &load, time, terminal)?);
         }
     }

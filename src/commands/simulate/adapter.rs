@@ -5,7 +5,7 @@ use planner::{GroupSpec, MambaCacheMode, SpecId};
 use simulator::{DraftMethod, Engine, Group, Manager, Policy, Speculative, StateMode};
 
 use crate::failure::Failure;
-use crate::scenario::Scenario;
+use crate::scenario::{ModelArgs, Scenario};
 
 /// What the scheduler is told besides the scenario.
 #[derive(Debug, Clone, clap::Args)]
@@ -75,10 +75,11 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// The platform of a scenario's hardware.
-    pub(crate) fn of(scenario: &Scenario) -> Self {
+    /// The platform of a scenario's hardware, or of the model that is imported.
+    pub(crate) fn of(scenario: &Scenario, model: &ModelArgs) -> Self {
         let name = scenario.hardware.as_ref().map_or("", |hardware| hardware.name.as_str());
-        if name.contains("AMD") || name.contains("Instinct") { Self::Rocm } else { Self::Nvidia }
+        let imported = model.model.is_some() && model.flags.platform.starts_with("rocm");
+        if imported || name.contains("AMD") || name.contains("Instinct") { Self::Rocm } else { Self::Nvidia }
     }
 
     /// Its name.
