@@ -9,4 +9,5 @@ mod fit;
 mod import_log;
 mod plan;
 mod scenario;
+mod simulate;
 mod zoo;
