@@ -112,3 +112,14 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Fit(args) => commands::fit::run(args, terminal),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    /// No subcommand declares a flag twice, or refers to one that it does not have.
+    #[test]
+    fn every_subcommand_is_declared_soundly() {
+        super::Cli::command().debug_assert();
+    }
+}
