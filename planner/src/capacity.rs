@@ -71,11 +71,7 @@ fn group_blocks(
 /// On overflow, or where the engine refuses a group.
 pub fn request_blocks(grouping: &Grouping, shape: RequestShape<'_>) -> Result<u64, CapacityError> {
     grouping.groups.iter().try_fold(0, |sum, group| {
-        let specs = match &group.spec {
-            GroupSpec::One(id) => std::slice::from_ref(id),
-            GroupSpec::UniformType(ids) => ids.as_slice(),
-        };
-        Ok(size::add("blocks of a request", sum, group_blocks(grouping, specs, shape)?)?)
+        Ok(size::add("blocks of a request", sum, group_blocks(grouping, group.spec.specs(), shape)?)?)
     })
 }
 
@@ -88,11 +84,7 @@ pub fn by_group(grouping: &Grouping, shape: RequestShape<'_>) -> Result<Vec<Grou
         .groups
         .iter()
         .map(|group| {
-            let ids = match &group.spec {
-                GroupSpec::One(id) => std::slice::from_ref(id),
-                GroupSpec::UniformType(ids) => ids.as_slice(),
-            };
-            let max_blocks = group_blocks(grouping, ids, shape)?;
+            let max_blocks = group_blocks(grouping, group.spec.specs(), shape)?;
             let (fixed_blocks, tokens_per_block) = grouping.specs.spec(group.first_spec()).growth(shape)?;
             Ok(GroupCapacity { fixed_blocks, tokens_per_block, max_blocks })
         })
@@ -136,17 +128,7 @@ fn tuple_bytes(
     shape: RequestShape<'_>,
 ) -> Result<u64, CapacityError> {
     const WHAT: &str = "memory of a request";
-    let counts = |ids: &[SpecId]| {
-        let mut counts: Vec<(u64, u64)> = Vec::new();
-        for id in ids {
-            let page = grouping.specs.page_size_bytes(*id);
-            match counts.iter_mut().find(|(known, _)| *known == page) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((page, 1)),
-            }
-        }
-        counts
-    };
+    let counts = |ids: &[SpecId]| pool::layers_by_page_size(grouping, ids);
     let first = groups.first().map_or(&[][..], |group| group.specs());
     let tuple = counts(first).iter().try_fold(0, |sum, (page, _)| size::add(WHAT, sum, *page))?;
     let tuples = groups

@@ -59,6 +59,16 @@ pub enum GroupSpec {
     UniformType(Vec<SpecId>),
 }
 
+impl GroupSpec {
+    /// The specs that the group stands for: one, or one a layer.
+    pub fn specs(&self) -> &[SpecId] {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::UniformType(ids) => ids,
+        }
+    }
+}
+
 /// One KV cache group: layers that share a block table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
@@ -71,10 +81,13 @@ pub struct Group {
 impl Group {
     /// The spec of the group's first layer.
     pub fn first_spec(&self) -> SpecId {
-        match &self.spec {
-            GroupSpec::One(id) => *id,
-            GroupSpec::UniformType(ids) => ids.first().copied().unwrap_or(SpecId(0)),
-        }
+        self.spec.specs().first().copied().unwrap_or(SpecId(0))
+    }
+
+    /// A group of mixed specs: `members` with the spec that `layers` has for each.
+    fn mixed(layers: &[SpecId], members: Vec<u32>) -> Self {
+        let specs = members.iter().map(|layer| layers[*layer as usize]).collect();
+        Self { layers: members, spec: GroupSpec::UniformType(specs) }
     }
 }
 
@@ -131,12 +144,11 @@ impl Grouping {
     /// # Errors
     /// If the sum does not fit 64 bits.
     pub fn page_size_bytes(&self, group: &Group) -> Result<u64, crate::size::SizeError> {
-        match &group.spec {
-            GroupSpec::One(id) => Ok(self.specs.page_size_bytes(*id)),
-            GroupSpec::UniformType(ids) => ids
-                .iter()
-                .try_fold(0, |sum, id| crate::size::add("page", sum, self.specs.page_size_bytes(*id))),
-        }
+        group
+            .spec
+            .specs()
+            .iter()
+            .try_fold(0, |sum, id| crate::size::add("page", sum, self.specs.page_size_bytes(*id)))
     }
 }
 

@@ -31,10 +31,7 @@ impl StageGroup<'_> {
 
     /// The specs that the group stands for.
     pub fn specs(&self) -> &[SpecId] {
-        match &*self.spec {
-            GroupSpec::One(id) => std::slice::from_ref(id),
-            GroupSpec::UniformType(ids) => ids,
-        }
+        self.spec.specs()
     }
 }
 
@@ -173,11 +170,7 @@ fn bytes_per_block_by_layers(
         }
         let mut slots: Vec<(u64, u64)> = Vec::new();
         for group in groups {
-            let mut counts: Vec<(u64, u64)> = Vec::new();
-            for id in group.layer_specs() {
-                bump(&mut counts, page(&id), |n| n + 1);
-            }
-            for (page, count) in counts {
+            for (page, count) in layers_by_page_size(grouping, &group.layer_specs()) {
                 bump(&mut slots, page, |n| n.max(count));
             }
         }
@@ -191,6 +184,15 @@ fn bytes_per_block_by_layers(
         return Err(CapacityError::EmptyStage);
     }
     Ok(size::mul("block", first, size)?)
+}
+
+/// Page sizes in bytes, in the order in which they appear, and how many of `ids` have each.
+pub(crate) fn layers_by_page_size(grouping: &Grouping, ids: &[SpecId]) -> Vec<(u64, u64)> {
+    let mut counts = Vec::new();
+    for id in ids {
+        bump(&mut counts, grouping.specs.page_size_bytes(*id), |n| n + 1);
+    }
+    counts
 }
 
 fn bump(counts: &mut Vec<(u64, u64)>, page: u64, next: impl Fn(u64) -> u64) {

@@ -1,6 +1,6 @@
 //! How many consecutive tensor parallel ranks hold identical KV for every layer.
 
-use crate::group::{GroupSpec, Grouping};
+use crate::group::Grouping;
 use crate::model::SpecId;
 use crate::settings::EngineSettings;
 use crate::size::gcd;
@@ -20,17 +20,14 @@ pub fn layer_tp_replicas(grouping: &Grouping, id: SpecId, settings: &EngineSetti
 /// # Source
 /// `kv_cache_groups_tp_replicas`, vLLM 0.33.
 pub fn kv_tp_replicas(grouping: &Grouping, settings: &EngineSettings) -> u64 {
-    let mut replicas = settings.tensor_parallel_size;
-    let mut none = true;
-    let mut take = |id: SpecId| {
-        none = false;
-        replicas = gcd(layer_tp_replicas(grouping, id, settings), replicas);
-    };
-    for group in &grouping.groups {
-        match &group.spec {
-            GroupSpec::One(id) => take(*id),
-            GroupSpec::UniformType(ids) => ids.iter().copied().for_each(&mut take),
-        }
+    if grouping.groups.is_empty() {
+        return 1;
     }
-    if none { 1 } else { replicas }
+    grouping
+        .groups
+        .iter()
+        .flat_map(|group| group.spec.specs())
+        .fold(settings.tensor_parallel_size, |replicas, id| {
+            gcd(layer_tp_replicas(grouping, *id, settings), replicas)
+        })
 }

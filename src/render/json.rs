@@ -1,6 +1,6 @@
 //! The JSON reports: own types, converted by hand, versioned by a `schema` key.
 
-use planner::{CapacityError, EngineSettings, GroupSpec, GroupingError, Model, Plan, RawSpec, Rules};
+use planner::{CapacityError, EngineSettings, GroupingError, Model, Plan, RawSpec, Rules};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -154,12 +154,8 @@ impl PlanJson {
                 .iter()
                 .enumerate()
                 .map(|(i, group)| {
-                    let ids = match &group.spec {
-                        GroupSpec::One(id) => std::slice::from_ref(id),
-                        GroupSpec::UniformType(ids) => ids.as_slice(),
-                    };
                     let mut distinct = Vec::new();
-                    for id in ids {
+                    for id in group.spec.specs() {
                         if !distinct.contains(id) {
                             distinct.push(*id);
                         }

@@ -5,7 +5,7 @@
 //! at a time, which gives the same buckets, since a bucket's first spec alone decides who may join.
 
 use super::uniform::all_uniform;
-use super::{Group, GroupSpec, SpecTable, distinct};
+use super::{Group, SpecTable, distinct};
 use crate::engine::Rules;
 use crate::error::GroupingError;
 use crate::model::SpecId;
@@ -93,7 +93,7 @@ pub(super) fn groups(
             num_groups = num_groups.max(bucket.layers.len().div_ceil(states));
         }
         if num_groups == 1 {
-            groups.push(mixed(layers, bucket.layers.clone()));
+            groups.push(Group::mixed(layers, bucket.layers.clone()));
             continue;
         }
         // Only whole repeats are dealt out, so that an uneven bucket loses layers here, as it does in vLLM.
@@ -106,15 +106,10 @@ pub(super) fn groups(
             if members.is_empty() {
                 return Err(GroupingError::PackedGroupEmpty);
             }
-            groups.push(mixed(layers, members));
+            groups.push(Group::mixed(layers, members));
         }
     }
     Ok(Some(groups))
-}
-
-fn mixed(layers: &[SpecId], members: Vec<u32>) -> Group {
-    let specs = members.iter().map(|layer| layers[*layer as usize]).collect();
-    Group { layers: members, spec: GroupSpec::UniformType(specs) }
 }
 
 fn buckets(

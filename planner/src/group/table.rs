@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use crate::engine::Rules;
 use crate::error::GroupingError;
 use crate::model::{Model, SpecId};
-use crate::size;
-use crate::spec::{AttentionKind, KvCacheSpec, known_fields};
+use crate::spec::{KvCacheSpec, known_fields};
 
 /// Below this many specs a look at each is faster than a hash.
 const LINEAR: usize = 12;
@@ -123,16 +122,7 @@ fn known(spec: &KvCacheSpec, layer: usize, rules: &Rules) -> Result<(), Grouping
 
 /// Pads a page to its format's alignment, as the dataclass does when it is made.
 fn align(rules: &Rules, spec: &mut KvCacheSpec) -> Result<(), GroupingError> {
-    let KvCacheSpec::Attention(attention) = &*spec else { return Ok(()) };
-    let alignment = match &attention.kind {
-        AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => mla.alignment,
-        AttentionKind::SlidingMla(_, mla) => mla.alignment,
-        _ => None,
-    };
-    let Some(alignment) = alignment else { return Ok(()) };
-    let real = spec.real_page_size_bytes(rules)?;
-    let aligned = size::round_up("page", real, alignment)?;
-    if aligned != real
+    if let Some(aligned) = spec.aligned_page_size_bytes(rules)?
         && let KvCacheSpec::Attention(attention) = spec
     {
         attention.page_size_padded = Some(aligned);

@@ -5,7 +5,7 @@
 
 use super::packed::{approximate_gcd, by_page_size};
 use super::uniform::all_uniform;
-use super::{Group, GroupSpec, SpecTable};
+use super::{Group, SpecTable};
 use crate::engine::{Rules, TupleGroups};
 use crate::error::GroupingError;
 use crate::model::SpecId;
@@ -61,7 +61,7 @@ pub(super) fn groups(
         .collect();
     let tuples_per_group = approximate_gcd(&own, own[0]);
     let mla_pages: Vec<u64> = by_page_size(table, layers, &mla).iter().map(|(page, _)| *page).collect();
-    let mut groups = vec![mixed(layers, mla)];
+    let mut groups = vec![Group::mixed(layers, mla)];
     for (_, members) in windows {
         if rules.tuple_groups == TupleGroups::PaddedPages {
             pad_to(rules, table, layers, &members, &mla_pages)?;
@@ -77,15 +77,10 @@ pub(super) fn groups(
                 .step_by(num_groups)
                 .flat_map(|tuple| pages.iter().map(move |(_, n)| n[tuple]))
                 .collect();
-            groups.push(mixed(layers, group));
+            groups.push(Group::mixed(layers, group));
         }
     }
     Ok(Some(groups))
-}
-
-fn mixed(layers: &[SpecId], members: Vec<u32>) -> Group {
-    let specs = members.iter().map(|layer| layers[*layer as usize]).collect();
-    Group { layers: members, spec: GroupSpec::UniformType(specs) }
 }
 
 /// Pads each page to the nearest of the latents' page sizes that is not smaller.

@@ -62,16 +62,7 @@ impl KvCacheSpec {
     /// If it does not fit 64 bits, or if the declared padding is below the page's own size.
     pub fn page_size_bytes(&self, rules: &Rules) -> Result<u64, PageError> {
         let unpadded = self.unpadded_page_size_bytes(rules)?;
-        let padded = match (self.page_size_padded(), self.alignment()) {
-            (padded, None) => padded,
-            // The dataclass pads itself when it is made; a page that is already aligned keeps what it had.
-            (padded, Some(alignment)) => {
-                let real = self.real_page_size_bytes(rules)?;
-                let aligned = size::round_up("page", real, alignment)?;
-                if aligned == real { padded } else { Some(aligned) }
-            }
-        };
-        match padded {
+        match self.aligned_page_size_bytes(rules)?.or(self.page_size_padded()) {
             None => Ok(unpadded),
             Some(padded) if padded >= unpadded => Ok(padded),
             Some(padded) => Err(PageError::PaddedBelowPage { padded, unpadded }),
@@ -97,14 +88,19 @@ impl KvCacheSpec {
         }
     }
 
-    /// Bytes that the layer's own format aligns its page to.
-    fn alignment(&self) -> Option<u64> {
-        let Self::Attention(spec) = self else { return None };
-        match &spec.kind {
+    /// Bytes that the page is padded to by its own format's alignment: the dataclass pads itself when it is
+    /// made. `None` has no alignment, or is aligned already and keeps what it had.
+    pub(crate) fn aligned_page_size_bytes(&self, rules: &Rules) -> Result<Option<u64>, SizeError> {
+        let Self::Attention(spec) = self else { return Ok(None) };
+        let alignment = match &spec.kind {
             AttentionKind::Mla(_, mla) | AttentionKind::HiddenState(_, mla) => mla.alignment,
             AttentionKind::SlidingMla(_, mla) => mla.alignment,
             _ => None,
-        }
+        };
+        let Some(alignment) = alignment else { return Ok(None) };
+        let real = self.real_page_size_bytes(rules)?;
+        let aligned = size::round_up("page", real, alignment)?;
+        Ok((aligned != real).then_some(aligned))
     }
 }
 
