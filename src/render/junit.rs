@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 pub(crate) enum Outcome {
     /// It holds.
     Passed,
+    /// It holds, and this is worth saying.
+    Noted(String),
     /// It does not: a line, and the details.
     Failed(String, String),
     /// It was left out, and why.
@@ -14,6 +16,8 @@ pub(crate) enum Outcome {
 
 /// One case.
 pub(crate) struct Case {
+    /// What kind of thing it is.
+    pub(crate) class: String,
     /// What was checked.
     pub(crate) name: String,
     /// How it ended.
@@ -30,11 +34,14 @@ pub(crate) fn suite(name: &str, cases: &[Case]) -> String {
         escaped(name),
         cases.len()
     );
-    for Case { name: case, outcome } in cases {
-        let head = format!("    <testcase classname=\"{}\" name=\"{}\"", escaped(name), escaped(case));
+    for Case { class, name, outcome } in cases {
+        let head = format!("    <testcase classname=\"{}\" name=\"{}\"", escaped(class), escaped(name));
         // Writing to a string cannot fail.
         let _ = match outcome {
             Outcome::Passed => writeln!(out, "{head}/>"),
+            Outcome::Noted(note) => {
+                writeln!(out, "{head}>\n      <system-out>{}</system-out>\n    </testcase>", escaped(note))
+            }
             Outcome::Failed(message, details) => writeln!(
                 out,
                 "{head}>\n      <failure message=\"{}\">{}</failure>\n    </testcase>",

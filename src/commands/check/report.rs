@@ -236,11 +236,15 @@ fn json(outcome: &Outcome<'_>) -> serde_json::Value {
     })
 }
 
+/// The name of the JUnit suite, and the class of its cases.
+const SUITE: &str = "k3plan check";
+
 fn junit_text(outcome: &Outcome<'_>) -> String {
     let mut cases: Vec<junit::Case> = outcome
         .checked
         .iter()
         .map(|checked| junit::Case {
+            class: SUITE.to_owned(),
             name: format!("{} @ vLLM {}", checked.scenario, checked.engine),
             outcome: if outcome.fails(checked) {
                 let first = checked.finding.moved.first().map_or_else(
@@ -254,10 +258,11 @@ fn junit_text(outcome: &Outcome<'_>) -> String {
         })
         .collect();
     cases.extend(outcome.left_out.iter().map(|name| junit::Case {
+        class: SUITE.to_owned(),
         name: name.clone(),
         outcome: junit::Outcome::Skipped("the change cannot touch it".to_owned()),
     }));
-    junit::suite("k3plan check", &cases)
+    junit::suite(SUITE, &cases)
 }
 
 fn sarif(outcome: &Outcome<'_>) -> serde_json::Value {
