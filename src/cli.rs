@@ -39,6 +39,9 @@ enum Command {
     Compare(commands::compare::Args),
     Zoo(commands::zoo::Args),
     Fit(commands::fit::Args),
+    Predict(commands::predict::Args),
+    Calibrate(commands::calibrate::Args),
+    Capacity(commands::capacity::Args),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -110,6 +113,9 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Compare(args) => commands::compare::run(args, terminal),
         Command::Zoo(args) => commands::zoo::run(args, terminal),
         Command::Fit(args) => commands::fit::run(args, terminal),
+        Command::Predict(args) => commands::predict::run(args, terminal),
+        Command::Calibrate(args) => commands::calibrate::run(args, terminal),
+        Command::Capacity(args) => commands::capacity::run(args, terminal),
     }
 }
 

@@ -1,6 +1,7 @@
 //! vLLM's scheduler step by step over a KV cache plan, and the cost of each step's metadata.
 
 mod blocks;
+pub mod cost;
 mod engine;
 mod group;
 pub mod metadata;

@@ -1,0 +1,380 @@
+//! Fits the factors to measured points, and says how far off it is on points that it did not see.
+//!
+//! Least squares over logarithms with a soft L1 loss, by Levenberg and Marquardt; each factor is held to its start by
+//! its spread, so that what the points do not tell stays as it was.
+
+use std::sync::Arc;
+
+use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
+use nalgebra::{DMatrix, DVector, Dyn, Owned};
+use thiserror::Error;
+
+use super::closed_loop::{Estimate, Load};
+use super::factors::Factor;
+use super::hardware::{Hardware, HardwareError};
+use super::host::{Dispatch, Exposure};
+use super::shape::Shape;
+use super::step::{CostError, CostModel, Layout};
+use super::weights::Precision;
+
+/// A model on a device, before its factors are known.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The model.
+    pub shape: Arc<Shape>,
+    /// The device.
+    pub hardware: Arc<Hardware>,
+    /// How its weights are stored.
+    pub precision: Precision,
+    /// How it is spread.
+    pub layout: Layout,
+    /// What the host does for its groups.
+    pub dispatch: Dispatch,
+    /// Whether that shows.
+    pub exposure: Exposure,
+}
+
+impl Subject {
+    /// The model with the device's factors times what `offsets` are logarithms of.
+    ///
+    /// # Errors
+    /// If the device lacks a figure.
+    pub fn model(&self, offsets: &[f64]) -> Result<CostModel, CostError> {
+        let factors = self.hardware.factors()?.times(offsets);
+        let model = CostModel::new(&self.shape, &self.hardware, self.precision, self.layout, &factors)?;
+        Ok(model.with_groups(self.dispatch, self.exposure))
+    }
+}
+
+/// A measurement.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Its name.
+    pub id: String,
+    /// The model's name: points of one model share errors.
+    pub model: String,
+    /// What was measured.
+    pub subject: Subject,
+    /// Under which load.
+    pub load: Load,
+    /// Time between tokens, seconds.
+    pub tpot: Option<f64>,
+    /// Time to the first token, seconds.
+    pub ttft: Option<f64>,
+    /// Median time between chunks, seconds; read where there is no `tpot`.
+    pub itl: Option<f64>,
+}
+
+impl Point {
+    /// The measured time between tokens, and which it is of an estimate.
+    fn between(&self) -> Option<(f64, fn(&Estimate) -> f64)> {
+        let tpot: fn(&Estimate) -> f64 = |estimate| estimate.tpot;
+        let itl: fn(&Estimate) -> f64 = |estimate| estimate.itl;
+        self.tpot.map(|measured| (measured, tpot)).or_else(|| self.itl.map(|measured| (measured, itl)))
+    }
+}
+
+/// Why nothing can be fitted.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CalibrateError {
+    /// Not enough points.
+    #[error("{points} points with a time between tokens; at least {least} are needed")]
+    TooFew {
+        /// What there is.
+        points: usize,
+        /// What is needed.
+        least: usize,
+    },
+    /// A measured time is no time.
+    #[error("point `{id}`: a measured time is {value} s; it must be above 0")]
+    Time {
+        /// The point.
+        id: String,
+        /// What was given.
+        value: f64,
+    },
+    /// A point cannot be predicted.
+    #[error("point `{id}`: {source}")]
+    Point {
+        /// The point.
+        id: String,
+        /// Why.
+        source: CostError,
+    },
+    /// The device's own factors are wrong.
+    #[error(transparent)]
+    Hardware(#[from] HardwareError),
+}
+
+/// Points that a calibration needs at least.
+pub const LEAST_POINTS: usize = 4;
+
+/// Logarithms of what the factors are multiplied by, and how sure they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Calibration {
+    /// A factor each, in the order of [`Factor::ALL`].
+    pub offsets: Vec<f64>,
+    /// Their standard deviations.
+    pub deviations: Vec<f64>,
+}
+
+impl Default for Calibration {
+    /// Nothing was measured.
+    fn default() -> Self {
+        Self {
+            offsets: vec![0.0; Factor::ALL.len()],
+            deviations: Factor::ALL.iter().map(|factor| factor.spread()).collect(),
+        }
+    }
+}
+
+/// How far a prediction is off, as logarithms of predicted over measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Miss {
+    /// Time between tokens.
+    pub tpot: Option<f64>,
+    /// Time to the first token.
+    pub ttft: Option<f64>,
+}
+
+/// How much a residual counts.
+#[derive(Debug, Clone, Copy)]
+struct Weighting {
+    /// How far a good prediction of the time between tokens may be off, as a logarithm.
+    tpot: f64,
+    /// Likewise for the first token.
+    ttft: f64,
+    /// Points of one model err together: so many of them count as one.
+    together: f64,
+}
+
+impl Weighting {
+    fn of(points: &[&Point]) -> Self {
+        let first = points.first().map(|point| point.model.as_str());
+        let several = points.iter().any(|point| Some(point.model.as_str()) != first);
+        if several {
+            Self { tpot: 0.08, ttft: 0.4, together: 12.0 }
+        } else {
+            Self { tpot: 0.03, ttft: 0.4, together: 1.0 }
+        }
+    }
+}
+
+/// Square root of the soft L1 loss of a residual, with its sign.
+fn softened(residual: f64) -> f64 {
+    let loss = 2.0 * ((1.0 + residual * residual).sqrt() - 1.0);
+    loss.sqrt().copysign(residual)
+}
+
+struct Problem<'a> {
+    points: &'a [&'a Point],
+    start: &'a Calibration,
+    weighting: Weighting,
+    offsets: DVector<f64>,
+}
+
+impl Problem<'_> {
+    fn rows(&self) -> usize {
+        self.points
+            .iter()
+            .map(|p| usize::from(p.between().is_some()) + usize::from(p.ttft.is_some()))
+            .sum::<usize>()
+            + self.offsets.len()
+    }
+
+    fn residuals_at(&self, offsets: &[f64]) -> DVector<f64> {
+        let mut out = Vec::with_capacity(self.rows());
+        let Weighting { tpot, ttft, together } = self.weighting;
+        let weight = together.sqrt().recip();
+        for point in self.points {
+            // Points are known to be predictable: `fit` tried them all.
+            let Ok(model) = point.subject.model(offsets) else { continue };
+            let estimate = model.estimate(&point.load);
+            if let Some((measured, of)) = point.between() {
+                out.push(weight * softened((of(&estimate) / measured).ln() / tpot));
+            }
+            if let Some(measured) = point.ttft {
+                out.push(weight * softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft));
+            }
+        }
+        for ((offset, start), factor) in offsets.iter().zip(&self.start.offsets).zip(Factor::ALL) {
+            out.push((offset - start) / factor.spread());
+        }
+        DVector::from_vec(out)
+    }
+
+    fn jacobian_at(&self, offsets: &[f64]) -> DMatrix<f64> {
+        const STEP: f64 = 1e-4;
+        let base = self.residuals_at(offsets);
+        let mut jacobian = DMatrix::zeros(base.len(), offsets.len());
+        let mut moved = offsets.to_vec();
+        for (column, offset) in offsets.iter().enumerate() {
+            if let Some(slot) = moved.get_mut(column) {
+                *slot = offset + STEP;
+                let shifted = self.residuals_at(&moved);
+                jacobian.set_column(column, &((shifted - &base) / STEP));
+            }
+            if let Some(slot) = moved.get_mut(column) {
+                *slot = *offset;
+            }
+        }
+        jacobian
+    }
+}
+
+impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
+    type ResidualStorage = Owned<f64, Dyn>;
+    type JacobianStorage = Owned<f64, Dyn, Dyn>;
+    type ParameterStorage = Owned<f64, Dyn>;
+
+    fn set_params(&mut self, offsets: &DVector<f64>) {
+        self.offsets.copy_from(offsets);
+    }
+
+    fn params(&self) -> DVector<f64> {
+        self.offsets.clone()
+    }
+
+    fn residuals(&self) -> Option<DVector<f64>> {
+        Some(self.residuals_at(self.offsets.as_slice()))
+    }
+
+    fn jacobian(&self) -> Option<DMatrix<f64>> {
+        Some(self.jacobian_at(self.offsets.as_slice()))
+    }
+}
+
+/// Fits all factors to the points, starting from, and held to, `start`.
+///
+/// # Errors
+/// [`CalibrateError`] names the point.
+pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, CalibrateError> {
+    let timed = points.iter().filter(|point| point.between().is_some()).count();
+    if timed < LEAST_POINTS {
+        return Err(CalibrateError::TooFew { points: timed, least: LEAST_POINTS });
+    }
+    for point in points {
+        for value in [point.tpot, point.ttft, point.itl].into_iter().flatten() {
+            if !(value > 0.0 && value.is_finite()) {
+                return Err(CalibrateError::Time { id: point.id.clone(), value });
+            }
+        }
+        point
+            .subject
+            .model(&start.offsets)
+            .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
+    }
+    let problem = Problem {
+        points,
+        start,
+        weighting: Weighting::of(points),
+        offsets: DVector::from_column_slice(&start.offsets),
+    };
+    let (problem, _report) =
+        LevenbergMarquardt::new().with_patience(20).with_ftol(1e-6).with_xtol(1e-6).minimize(problem);
+    let offsets: Vec<f64> = problem.offsets.iter().map(|offset| offset.clamp(-5.0, 5.0)).collect();
+    let jacobian = problem.jacobian_at(&offsets);
+    let normal = jacobian.transpose() * jacobian;
+    let deviations = match normal.try_inverse() {
+        Some(covariance) => covariance.diagonal().iter().map(|variance| variance.max(0.0).sqrt()).collect(),
+        None => Factor::ALL.iter().map(|factor| factor.spread()).collect(),
+    };
+    Ok(Calibration { offsets, deviations })
+}
+
+/// What a calibration predicts for a point.
+///
+/// # Errors
+/// If the device lacks a figure.
+pub fn predict(point: &Point, calibration: &Calibration) -> Result<Estimate, CalibrateError> {
+    let model = point
+        .subject
+        .model(&calibration.offsets)
+        .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
+    Ok(model.estimate(&point.load))
+}
+
+/// How far a calibration is off on a point.
+///
+/// # Errors
+/// If the device lacks a figure.
+pub fn miss(point: &Point, calibration: &Calibration) -> Result<Miss, CalibrateError> {
+    let estimate = predict(point, calibration)?;
+    Ok(Miss {
+        tpot: point.between().map(|(measured, of)| (of(&estimate) / measured).ln()),
+        ttft: point.ttft.map(|measured| (estimate.ttft / measured).ln()),
+    })
+}
+
+/// Which points are predicted by which others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaveOut {
+    /// All points of one model, in turn.
+    Model,
+    /// Every n-th point, in turn.
+    EveryNth(usize),
+}
+
+/// How far each point is off when it is not seen.
+///
+/// # Errors
+/// [`CalibrateError`] names the point, or says that too few are left.
+pub fn left_out(points: &[Point], start: &Calibration, rule: LeaveOut) -> Result<Vec<Miss>, CalibrateError> {
+    let fold_of: Vec<usize> = match rule {
+        LeaveOut::Model => {
+            let mut names: Vec<&str> = points.iter().map(|point| point.model.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            points.iter().map(|point| names.binary_search(&point.model.as_str()).unwrap_or(0)).collect()
+        }
+        LeaveOut::EveryNth(n) => (0..points.len()).map(|index| index % n.max(2)).collect(),
+    };
+    let folds = fold_of.iter().max().map_or(0, |most| most + 1);
+    let one = |fold: usize| -> Result<Vec<(usize, Miss)>, CalibrateError> {
+        let seen: Vec<&Point> =
+            points.iter().zip(&fold_of).filter(|(_, own)| **own != fold).map(|(point, _)| point).collect();
+        let calibration = fit(&seen, start)?;
+        let held = points.iter().enumerate().zip(&fold_of).filter(|(_, own)| **own == fold);
+        held.map(|((index, point), _)| Ok((index, miss(point, &calibration)?))).collect()
+    };
+    let mut out = vec![Miss { tpot: None, ttft: None }; points.len()];
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(folds.max(1));
+    let results: Vec<Result<Vec<(usize, Miss)>, CalibrateError>> = std::thread::scope(|scope| {
+        let one = &one;
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn(move || (thread..folds).step_by(threads).map(one).collect::<Result<Vec<_>, _>>())
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().map_or(Ok(Vec::new()), |result| result.map(|lists| lists.concat())))
+            .collect()
+    });
+    for result in results {
+        for (index, miss) in result? {
+            if let Some(slot) = out.get_mut(index) {
+                *slot = miss;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The error that a share of the points stays below, as a logarithm; with the finite-sample step of split conformal
+/// prediction.
+pub fn quantile(misses: impl Iterator<Item = f64>, share: f64) -> Option<f64> {
+    let mut sizes: Vec<f64> = misses.map(f64::abs).filter(|size| size.is_finite()).collect();
+    if sizes.is_empty() {
+        return None;
+    }
+    sizes.sort_by(f64::total_cmp);
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an index of few points"
+    )]
+    let rank = ((sizes.len() as f64 + 1.0) * share).ceil() as usize;
+    sizes.get(rank.clamp(1, sizes.len()) - 1).copied()
+}

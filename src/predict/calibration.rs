@@ -1,0 +1,180 @@
+//! The calibration file: by how much each factor differs from its default, and how far off predictions are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use simulator::cost::Factor;
+use simulator::cost::calibrate::{Calibration, Miss, quantile};
+
+use crate::failure::Failure;
+
+/// The form of the file.
+const SCHEMA: &str = "k3plan.calibration/1";
+
+/// A factor's multiple of its default, and its 90% interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Times {
+    pub(crate) times: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// How far points that were not seen are off: shares of them stay below these, as logarithms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Off {
+    pub(crate) median: f64,
+    pub(crate) p90: f64,
+}
+
+/// Errors of a calibration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Errors {
+    /// What was left out in turn: `model`, `fifth`, or `none` where nothing was fitted.
+    pub(crate) left_out: String,
+    pub(crate) points: u64,
+    pub(crate) tpot: Option<Off>,
+    pub(crate) ttft: Option<Off>,
+}
+
+/// The file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CalibrationFile {
+    pub(crate) schema: String,
+    #[serde(default)]
+    pub(crate) measured: Vec<String>,
+    #[serde(default)]
+    pub(crate) hardware: Vec<String>,
+    #[serde(default)]
+    pub(crate) factors: BTreeMap<String, Times>,
+    pub(crate) errors: Errors,
+}
+
+/// 90% of a normal distribution lie within so many standard deviations.
+const NINETY: f64 = 1.645;
+
+impl CalibrationFile {
+    /// Puts a calibration and its errors into the file's form.
+    pub(crate) fn of(
+        calibration: &Calibration,
+        errors: Errors,
+        measured: Vec<String>,
+        hardware: Vec<String>,
+    ) -> Self {
+        let factors = Factor::ALL
+            .iter()
+            .zip(calibration.offsets.iter().zip(&calibration.deviations))
+            .map(|(factor, (offset, deviation))| {
+                let times = Times {
+                    times: offset.exp(),
+                    low: (offset - NINETY * deviation).exp(),
+                    high: (offset + NINETY * deviation).exp(),
+                };
+                (factor.name().to_owned(), times)
+            })
+            .collect();
+        Self { schema: SCHEMA.to_owned(), measured, hardware, factors, errors }
+    }
+
+    /// What the cost model takes.
+    ///
+    /// # Errors
+    /// If a factor is unknown or not above 0.
+    pub(crate) fn calibration(&self) -> Result<Calibration, Failure> {
+        let mut calibration = Calibration::default();
+        for (name, Times { times, low, high }) in &self.factors {
+            let failed = |cause: String| Failure::new("failed to read the calibration").caused_by(cause);
+            let index = Factor::ALL.iter().position(|factor| factor.name() == name).ok_or_else(|| {
+                failed(format!("no factor is called `{name}`"))
+                    .hint("`k3plan calibrate -o FILE` writes such files")
+            })?;
+            if [*times, *low, *high].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
+                return Err(failed(format!("`{name}` has a value that is not above 0")));
+            }
+            if let Some(slot) = calibration.offsets.get_mut(index) {
+                *slot = times.ln();
+            }
+            if let Some(slot) = calibration.deviations.get_mut(index) {
+                *slot = ((high / low).ln() / (2.0 * NINETY)).abs().max(1e-6);
+            }
+        }
+        Ok(calibration)
+    }
+
+    /// Reads a file, or one of the shipped ones: `public` (fitted to public points), `none` (the defaults).
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn read(name: &str) -> Result<Self, Failure> {
+        let text = match name {
+            "public" => include_str!("public.yaml").to_owned(),
+            "none" => include_str!("none.yaml").to_owned(),
+            path => std::fs::read_to_string(Path::new(path)).map_err(|error| {
+                Failure::new(format!("failed to read the calibration `{path}`"))
+                    .caused_by(error)
+                    .hint("give a file of `k3plan calibrate -o`, or `public`, or `none`")
+            })?,
+        };
+        let file: Self = serde_saphyr::from_str(&text).map_err(|error| {
+            Failure::new(format!("failed to read the calibration `{name}`"))
+                .caused_by(error)
+                .hint("`k3plan calibrate -o FILE` writes such files")
+        })?;
+        if file.schema != SCHEMA {
+            return Err(Failure::new(format!("failed to read the calibration `{name}`"))
+                .caused_by(format!("its schema is `{}`, not `{SCHEMA}`", file.schema)));
+        }
+        file.calibration()?;
+        Ok(file)
+    }
+
+    /// The file's text.
+    pub(crate) fn yaml(&self) -> String {
+        let mut out = format!(
+            "# Factors as multiples of their defaults, with 90% intervals; errors as logarithms.\nschema: {SCHEMA}\n"
+        );
+        let list = |out: &mut String, key: &str, names: &[String]| {
+            let _ = writeln!(out, "{key}: {}", serde_json::to_string(names).unwrap_or_default());
+        };
+        list(&mut out, "measured", &self.measured);
+        list(&mut out, "hardware", &self.hardware);
+        out.push_str(if self.factors.is_empty() { "factors: {}\n" } else { "factors:\n" });
+        for (name, Times { times, low, high }) in &self.factors {
+            let _ = writeln!(out, "  {name}: {{times: {times:.5}, low: {low:.5}, high: {high:.5}}}");
+        }
+        let Errors { left_out, points, tpot, ttft } = &self.errors;
+        let _ = writeln!(out, "errors:\n  left_out: {left_out}\n  points: {points}");
+        for (key, off) in [("tpot", tpot), ("ttft", ttft)] {
+            match off {
+                Some(Off { median, p90 }) => {
+                    let _ = writeln!(out, "  {key}: {{median: {median:.5}, p90: {p90:.5}}}");
+                }
+                None => {
+                    let _ = writeln!(out, "  {key}: null");
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Errors {
+    /// Of points that were not seen.
+    pub(crate) fn of(misses: &[Miss], left_out: &str) -> Self {
+        let off = |of: fn(&Miss) -> Option<f64>| {
+            let all = || misses.iter().filter_map(of);
+            Some(Off { median: quantile(all(), 0.5)?, p90: quantile(all(), 0.9)? })
+        };
+        Self {
+            left_out: left_out.to_owned(),
+            points: misses.len() as u64,
+            tpot: off(|miss| miss.tpot),
+            ttft: off(|miss| miss.ttft),
+        }
+    }
+}
