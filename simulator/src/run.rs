@@ -94,6 +94,51 @@ pub enum RunError {
 pub trait Observer {
     /// A step was scheduled; it lasts from `start_ns` to `end_ns`.
     fn step(&mut self, step: &Step, start_ns: u64, end_ns: u64);
+
+    /// A request ended.
+    fn ended(&mut self, _request: &EndedRequest) {}
+}
+
+/// The times of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedRequest {
+    /// Its number in the workload.
+    pub request: u32,
+    /// When it came.
+    pub arrival_ns: u64,
+    /// When its first token was there.
+    pub first_ns: u64,
+    /// When its last token was there.
+    pub last_ns: u64,
+    /// Its output tokens.
+    pub output_tokens: u32,
+}
+
+/// Someone who knows how long a step takes.
+pub trait Clock {
+    /// Nanoseconds of a step that schedules something.
+    fn length_ns(&mut self, step: &Step) -> u64;
+}
+
+/// [`StepTime`] with so many groups.
+struct Constant {
+    time: StepTime,
+    group_ns: u64,
+}
+
+impl Clock for Constant {
+    fn length_ns(&mut self, step: &Step) -> u64 {
+        let mut prefill = 0_u64;
+        for part in &step.scheduled {
+            if part.generated == 0 || part.tokens > 1 + part.drafts {
+                prefill += u64::from(part.tokens);
+            }
+        }
+        self.time.base_ns
+            + self.group_ns
+            + self.time.prefill_token_ns * prefill
+            + self.time.request_ns * step.scheduled.len() as u64
+    }
 }
 
 impl<F: FnMut(&Step, u64, u64)> Observer for F {
@@ -140,13 +185,26 @@ struct Times {
 /// # Errors
 /// [`RunError`] names the setting or the request.
 pub fn simulate(simulation: &Simulation<'_>, observer: &mut impl Observer) -> Result<Outcome, RunError> {
-    let Simulation { engine, groups, workload, acceptance, step_time, seed } = simulation;
+    let time = simulation.step_time;
+    let group_ns = time.group_ns * simulation.groups.len() as u64;
+    simulate_with(simulation, &mut Constant { time, group_ns }, observer)
+}
+
+/// Runs the simulation with step times of `clock` in place of the simulation's own.
+///
+/// # Errors
+/// [`RunError`] names the setting or the request.
+pub fn simulate_with(
+    simulation: &Simulation<'_>,
+    clock_of: &mut impl Clock,
+    observer: &mut impl Observer,
+) -> Result<Outcome, RunError> {
+    let Simulation { engine, groups, workload, acceptance, step_time: _, seed } = simulation;
     let mut scheduler = Scheduler::new(engine, groups)?;
     workload.check()?;
     if let Some(speculative) = engine.speculative {
         acceptance.check(speculative.tokens)?;
     }
-    let group_ns = step_time.group_ns * groups.len() as u64;
     let closed = workload.concurrency();
     let mut source = Source::new(workload, *seed);
     let mut step = Step::default();
@@ -215,16 +273,7 @@ pub fn simulate(simulation: &Simulation<'_>, observer: &mut impl Observer) -> Re
         }
         let start = clock;
         if !step.scheduled.is_empty() {
-            let mut prefill = 0_u64;
-            for part in &step.scheduled {
-                if part.generated == 0 || part.tokens > 1 + part.drafts {
-                    prefill += u64::from(part.tokens);
-                }
-            }
-            let length = step_time.base_ns
-                + group_ns
-                + step_time.prefill_token_ns * prefill
-                + step_time.request_ns * step.scheduled.len() as u64;
+            let length = clock_of.length_ns(&step);
             clock = clock.saturating_add(length);
             outcome.steps += 1;
             for part in &step.scheduled {
@@ -244,6 +293,13 @@ pub fn simulate(simulation: &Simulation<'_>, observer: &mut impl Observer) -> Re
             outcome.output_tokens += u64::from(t.output);
             outcome.ttft_ns_sum += u128::from(t.first_ns.min(clock) - t.arrival_ns.min(t.first_ns));
             outcome.latency_ns_sum += u128::from(clock - t.arrival_ns);
+            observer.ended(&EndedRequest {
+                request: names[id as usize],
+                arrival_ns: t.arrival_ns,
+                first_ns: t.first_ns.min(clock),
+                last_ns: clock,
+                output_tokens: t.output,
+            });
             slots.push(id);
             live -= 1;
             calm = 0;

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     }
     let file = CalibrationFile::read(&args.calibration)?;
     let predicted = match args.leave_out {
-        None => with_file(all, &file)?,
+        None => with_file(all, &args.calibration)?,
         Some(Leave::Model) => {
             // A fit that has seen these points must not start from them.
             let start = started(args, &file)?;
@@ -136,9 +136,21 @@ fn predicted(measured: Measured, calibration: &Calibration, errors: &Errors) -> 
     })
 }
 
-fn with_file(all: Vec<Measured>, file: &CalibrationFile) -> Result<Vec<Predicted>, Failure> {
-    let calibration = file.calibration()?;
-    all.into_iter().map(|measured| predicted(measured, &calibration, &file.errors)).collect()
+fn with_file(all: Vec<Measured>, name: &str) -> Result<Vec<Predicted>, Failure> {
+    let mut files: BTreeMap<String, (Calibration, Errors)> = BTreeMap::new();
+    all.into_iter()
+        .map(|measured| {
+            let platform = &measured.point.subject.hardware.platform;
+            if !files.contains_key(platform) {
+                let file = CalibrationFile::for_platform(name, platform)?;
+                files.insert(platform.clone(), (file.calibration()?, file.errors));
+            }
+            match files.get(platform) {
+                Some((calibration, errors)) => predicted(measured.clone(), calibration, errors),
+                None => Err(Failure::new(format!("no calibration is for {platform}"))),
+            }
+        })
+        .collect()
 }
 
 /// Each model from the others; intervals from how far the others' points are off when their model is left out.
@@ -172,14 +184,29 @@ fn by_model(all: Vec<Measured>, start: &Calibration) -> Result<Vec<Predicted>, F
         .collect()
 }
 
+/// Where a model's own fit starts: from what the other models' points say, where there are others.
+fn from_other_models(every: &[Point], own: &[Measured], start: &Calibration) -> Result<Calibration, Failure> {
+    let model = own.first().map_or("", |measured| measured.point.model.as_str());
+    let others: Vec<&Point> = every.iter().filter(|point| point.model != model).collect();
+    let first = others.first().map_or("", |point| point.model.as_str());
+    if others.iter().all(|point| point.model == first) {
+        return Ok(start.clone());
+    }
+    let fitted = calibrate::fit(&others, start).map_err(|error| wrong(&error))?;
+    // The offsets are carried over, the spreads are those of one model again.
+    Ok(Calibration { deviations: start.deviations.clone(), ..fitted })
+}
+
 /// Half of each pair's points from the other half, both ways; repeats of one point stay together.
 fn by_half(all: Vec<Measured>, start: &Calibration) -> Result<Vec<Predicted>, Failure> {
     let mut pairs: BTreeMap<String, Vec<Measured>> = BTreeMap::new();
     for measured in all {
         pairs.entry(measured.pair.clone()).or_default().push(measured);
     }
+    let every: Vec<Point> = pairs.values().flatten().map(|measured| measured.point.clone()).collect();
     let mut out = Vec::new();
     for (_, points) in pairs {
+        let start = &from_other_models(&every, &points, start)?;
         let mut same: Vec<String> = points.iter().map(|measured| measured.same.clone()).collect();
         same.sort_unstable();
         same.dedup();

@@ -4,13 +4,14 @@ mod adapter;
 mod load;
 mod report;
 mod steps;
+mod timed;
 mod trace;
 
 use std::path::PathBuf;
 
 use simulator::metadata::{Meter, Runner, Worker};
 use simulator::offload::Offload;
-use simulator::{Outcome, RunError, Simulation, Step, StepTime, simulate};
+use simulator::{EndedRequest, Observer, Outcome, RunError, Simulation, Step, StepTime, simulate, simulate_with};
 
 use crate::cli::Ended;
 use crate::exit::Exit;
@@ -57,6 +58,9 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
+    #[command(flatten)]
+    time: timed::TimeArgs,
+
     /// Milliseconds of a step without its groups [default: Kimi-K3 on 8x MI355X, PR 59733].
     #[arg(long, default_value_t = 42.2, value_name = "MS")]
     step_ms: f64,
@@ -101,6 +105,7 @@ pub(super) struct Run {
     meter: Meter,
     offload: Option<Offload>,
     tally: Tally,
+    timed: Option<timed::Timed>,
 }
 
 /// What is added up besides the metadata.
@@ -156,12 +161,24 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             .hint("give one scenario, such as `kimi-k3-dspark-rocm-fixed`, and one of `--builders`")
             .into());
     }
+    let mut scale = None;
     for scenario in &scenarios {
         let setup = adapter::setup(scenario, &args.engine)?;
         let load = args.load.resolve(scenario, &setup)?;
+        let mut device = timed::Device::of(args, scenario, &setup)?;
         for &platform in &platforms {
             let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario, &args.scenarios.model));
-            runs.push(one(args, &scenario.name, platform, &setup, &load, time, terminal)?);
+            let job = Job { args, name: &scenario.name, platform, setup: &setup, load: &load, step_time: time };
+            if let Some(device) = &mut device
+                && let Some(measured) = device.measured_tpot
+            {
+                device.scale = match scale {
+                    Some(scale) => scale,
+                    None => scaled(&job, device, measured, terminal)?,
+                };
+                scale = Some(device.scale);
+            }
+            runs.push(one(&job, device.clone(), terminal)?);
         }
     }
     if args.json {
@@ -192,15 +209,57 @@ fn step_time(args: &Args) -> Result<StepTime, Failure> {
     })
 }
 
-fn one(
-    args: &Args,
-    name: &str,
+/// What is run.
+struct Job<'a> {
+    args: &'a Args,
+    name: &'a str,
     platform: adapter::Platform,
-    setup: &adapter::Setup,
-    load: &load::Load,
+    setup: &'a adapter::Setup,
+    load: &'a load::Load,
     step_time: StepTime,
-    terminal: &Terminal<'_>,
-) -> Result<Run, Failure> {
+}
+
+/// The factor of device time with which the simulated mean TPOT is the measured one.
+fn scaled(job: &Job<'_>, device: &timed::Device, measured: f64, terminal: &Terminal<'_>) -> Result<f64, Failure> {
+    let mut device = device.clone();
+    // Host time is not scaled, so that the factor is found by steps; each of them gets far closer.
+    for _ in 0..4 {
+        let run = one(job, Some(device.clone()), terminal)?;
+        let Some(timed) = &run.timed else { return Ok(1.0) };
+        let (tpot, groups) = (timed.seen.tpot.mean(), timed.sums.part(simulator::cost::Component::Groups));
+        let share = groups / timed.sums.total().max(1e-12);
+        let host = tpot * share;
+        if measured <= host {
+            return Err(Failure::new("failed to scale device times to `--measured-tpot`").caused_by(format!(
+                "what the host does for the groups alone is {:.2} ms a token",
+                host * 1e3
+            )));
+        }
+        device.scale *= (measured - host) / (tpot - host).max(1e-12);
+    }
+    Ok(device.scale)
+}
+
+/// Looks at steps and requests.
+struct Watch<'a, F: FnMut(&Step, u64, u64)> {
+    step: F,
+    seen: Option<&'a mut timed::Seen>,
+}
+
+impl<F: FnMut(&Step, u64, u64)> Observer for Watch<'_, F> {
+    fn step(&mut self, step: &Step, start_ns: u64, end_ns: u64) {
+        (self.step)(step, start_ns, end_ns);
+    }
+
+    fn ended(&mut self, request: &EndedRequest) {
+        if let Some(seen) = &mut self.seen {
+            seen.request(request);
+        }
+    }
+}
+
+fn one(job: &Job<'_>, device: Option<timed::Device>, terminal: &Terminal<'_>) -> Result<Run, Failure> {
+    let &Job { args, name, platform, setup, load, step_time } = job;
     let fail =
         |cause: &dyn std::fmt::Display| Failure::new(format!("failed to simulate `{name}`")).caused_by(cause);
     let builders = setup.builders(platform);
@@ -208,6 +267,7 @@ fn one(
     let worker =
         Worker { builders: builders.clone(), runner, reuse: !args.no_reuse, full_graphs: !args.eager };
     let mut meter = Meter::new(&setup.engine, &setup.groups, &worker).map_err(|error| fail(&error))?;
+    let mut timed = device.map(|device| timed::Timed::new(device, meter.clone()));
     let mut offload = args.offload.map(|gib| {
         Offload::new(&setup.engine, &setup.groups, gib.saturating_mul(1 << 30), setup.kv_tp_replicas)
     });
@@ -226,31 +286,42 @@ fn one(
     let blocks = u64::from(setup.engine.num_blocks) - 1;
     let mut written: Result<(), Failure> = Ok(());
     let mut finished = 0_u64;
-    let outcome = simulate(&simulation, &mut |step: &Step, start: u64, end: u64| {
-        let cost = meter.step(step);
-        tally.step(step, blocks);
-        if let Some(offload) = &mut offload {
-            offload.step(step);
-        }
-        if written.is_ok() {
-            if let Some(trace) = &mut trace {
-                written = trace.step(step, start, end, blocks);
+    let mut seen = timed.as_ref().map(|timed| timed::Seen::new(timed.device()));
+    let mut watch = Watch {
+        step: |step: &Step, start: u64, end: u64| {
+            let cost = meter.step(step);
+            tally.step(step, blocks);
+            if let Some(offload) = &mut offload {
+                offload.step(step);
             }
-            if let Some(steps) = &mut steps
-                && written.is_ok()
+            if written.is_ok() {
+                if let Some(trace) = &mut trace {
+                    written = trace.step(step, start, end, blocks);
+                }
+                if let Some(steps) = &mut steps
+                    && written.is_ok()
+                {
+                    written = steps.step(step, start, end, &cost);
+                }
+            }
+            finished += step.finished.len() as u64;
+            if let Some(progress) = &progress
+                && step.index.is_multiple_of(4096)
             {
-                written = steps.step(step, start, end, &cost);
+                progress.set_position(finished);
             }
-        }
-        finished += step.finished.len() as u64;
-        if let Some(progress) = &progress
-            && step.index.is_multiple_of(4096)
-        {
-            progress.set_position(finished);
-        }
-    });
+        },
+        seen: seen.as_mut(),
+    };
+    let outcome = match &mut timed {
+        Some(timed) => simulate_with(&simulation, timed, &mut watch),
+        None => simulate(&simulation, &mut watch),
+    };
     if let Some(progress) = progress {
         progress.finish_and_clear();
+    }
+    if let (Some(timed), Some(seen)) = (&mut timed, seen) {
+        timed.seen = seen;
     }
     let outcome = outcome.map_err(|error| refusal(name, &error))?;
     written?;
@@ -269,6 +340,7 @@ fn one(
         meter,
         offload,
         tally,
+        timed,
     })
 }
 

@@ -106,6 +106,14 @@ impl CalibrationFile {
         Ok(calibration)
     }
 
+    /// As [`Self::read`]; of `public`, the one for a platform.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn for_platform(name: &str, platform: &str) -> Result<Self, Failure> {
+        Self::read(if name == "public" && platform == "rocm" { "public-rocm" } else { name })
+    }
+
     /// Reads a file, or one of the shipped ones: `public` (fitted to public points), `none` (the defaults).
     ///
     /// # Errors
@@ -113,6 +121,7 @@ impl CalibrationFile {
     pub(crate) fn read(name: &str) -> Result<Self, Failure> {
         let text = match name {
             "public" => include_str!("public.yaml").to_owned(),
+            "public-rocm" => include_str!("public-rocm.yaml").to_owned(),
             "none" => include_str!("none.yaml").to_owned(),
             path => std::fs::read_to_string(Path::new(path)).map_err(|error| {
                 Failure::new(format!("failed to read the calibration `{path}`"))

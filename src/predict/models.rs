@@ -73,6 +73,16 @@ pub(crate) fn of(name: &str, config: Value) -> Result<NamedModel, Failure> {
     Ok(NamedModel { name: name.to_owned(), config: Arc::new(config), shape: Arc::new(shape) })
 }
 
+/// The shipped model whose name a scenario's begins with.
+pub(crate) fn guess(scenario: &str) -> Option<NamedModel> {
+    let scenario = scenario.to_ascii_lowercase().replace('_', "-");
+    let longest = SHIPPED
+        .iter()
+        .filter(|model| scenario.starts_with(&plain(&model.name)))
+        .max_by_key(|model| plain(&model.name).len())?;
+    of(&longest.name, longest.config.clone()).ok()
+}
+
 /// A name without what does not change the model's sizes.
 fn plain(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase().replace('_', "-");

@@ -1,5 +1,7 @@
 //! What a simulation says: a summary a run, a table where there are several, JSON.
 
+mod times;
+
 use std::io;
 
 use serde_json::{Value, json};
@@ -62,11 +64,12 @@ fn several(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<()> {
             bytes(total.filled_bytes / run.steps()),
         ]);
     }
-    table.write(0, terminal)
+    table.write(0, terminal)?;
+    times::several(runs, terminal)
 }
 
 fn one(run: &Run, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let Run { name, platform, setup, builders, outcome, meter, offload, tally } = run;
+    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed } = run;
     let head = terminal.paint(Style::Bold, name);
     let blocks = u64::from(setup.engine.num_blocks) - 1;
     writeln!(
@@ -85,14 +88,18 @@ fn one(run: &Run, terminal: &mut Terminal<'_>) -> io::Result<()> {
         thousands(outcome.cached_tokens),
         thousands(outcome.output_tokens),
     )?;
-    let finished = u128::from(outcome.finished.max(1));
-    let mean = |sum: u128| tenths(u64::try_from(sum / finished).unwrap_or(u64::MAX), 1_000_000);
-    writeln!(
-        terminal.out,
-        "  mean time to the first token {} ms, to the end {} ms",
-        mean(outcome.ttft_ns_sum),
-        mean(outcome.latency_ns_sum),
-    )?;
+    if let Some(timed) = timed {
+        times::one(run, timed, terminal)?;
+    } else {
+        let finished = u128::from(outcome.finished.max(1));
+        let mean = |sum: u128| tenths(u64::try_from(sum / finished).unwrap_or(u64::MAX), 1_000_000);
+        writeln!(
+            terminal.out,
+            "  mean time to the first token {} ms, to the end {} ms",
+            mean(outcome.ttft_ns_sum),
+            mean(outcome.latency_ns_sum),
+        )?;
+    }
     let [decode, verify, mixed] = meter.steps;
     writeln!(
         terminal.out,
@@ -208,7 +215,7 @@ pub(super) fn json(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<()> 
 }
 
 fn run_json(run: &Run) -> Value {
-    let Run { name, platform, setup, builders, outcome, meter, offload, tally } = run;
+    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed } = run;
     let groups: Vec<Value> = meter
         .by_group
         .iter()
@@ -270,6 +277,7 @@ fn run_json(run: &Run) -> Value {
         "steps_decode": decode,
         "steps_mixed": mixed,
         "steps_verify": verify,
+        "times": timed.as_ref().map(|timed| times::json(run, timed)),
         "tokens_sum": tally.tokens,
         "draft_tokens_sum": tally.drafts,
         "ttft_ns_sum": outcome.ttft_ns_sum.to_string(),
