@@ -8,6 +8,7 @@ mod explain;
 mod fit;
 mod import_log;
 mod plan;
+mod predict;
 mod scenario;
 mod simulate;
 mod zoo;

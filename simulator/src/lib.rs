@@ -19,6 +19,8 @@ pub use engine::{DraftMethod, Engine, Policy, SetupError, Speculative};
 pub use group::{Group, Manager, StateMode};
 pub use recording::{Difference, Recording, RecordingError, Replay};
 pub use request::NewRequest;
-pub use run::{Clock, EndedRequest, Observer, Outcome, RunError, Simulation, StepTime, simulate, simulate_with};
+pub use run::{
+    Clock, EndedRequest, Observer, Outcome, RunError, Simulation, StepTime, simulate, simulate_with,
+};
 pub use scheduler::{Refusal, Scheduler, Unbalanced};
 pub use step::{Scheduled, Step};

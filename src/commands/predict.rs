@@ -1,5 +1,6 @@
 //! `k3plan predict`: measured points beside what the cost model says of them.
 
+mod effects;
 mod report;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,10 @@ pub(crate) struct Args {
     /// Only points whose name, model or system contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+
+    /// The files hold changes of groups or builders (scenarios/measured/effects.jsonl): predict what each did.
+    #[arg(long, conflicts_with_all = ["leave_out", "only", "rows"])]
+    effects: bool,
 
     /// Print every point.
     #[arg(long)]
@@ -76,6 +81,9 @@ pub(super) struct Predicted {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    if args.effects {
+        return effects::run(&args.points, &args.calibration, args.json, terminal);
+    }
     let peaks = Peaks { bandwidth: args.bandwidth, flops: args.flops };
     let mut all = points::read(&args.points, peaks)?;
     if let Some(only) = &args.only {

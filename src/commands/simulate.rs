@@ -11,7 +11,9 @@ use std::path::PathBuf;
 
 use simulator::metadata::{Meter, Runner, Worker};
 use simulator::offload::Offload;
-use simulator::{EndedRequest, Observer, Outcome, RunError, Simulation, Step, StepTime, simulate, simulate_with};
+use simulator::{
+    EndedRequest, Observer, Outcome, RunError, Simulation, Step, StepTime, simulate, simulate_with,
+};
 
 use crate::cli::Ended;
 use crate::exit::Exit;
@@ -168,7 +170,8 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         let mut device = timed::Device::of(args, scenario, &setup)?;
         for &platform in &platforms {
             let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario, &args.scenarios.model));
-            let job = Job { args, name: &scenario.name, platform, setup: &setup, load: &load, step_time: time };
+            let job =
+                Job { args, name: &scenario.name, platform, setup: &setup, load: &load, step_time: time };
             if let Some(device) = &mut device
                 && let Some(measured) = device.measured_tpot
             {
@@ -220,7 +223,12 @@ struct Job<'a> {
 }
 
 /// The factor of device time with which the simulated mean TPOT is the measured one.
-fn scaled(job: &Job<'_>, device: &timed::Device, measured: f64, terminal: &Terminal<'_>) -> Result<f64, Failure> {
+fn scaled(
+    job: &Job<'_>,
+    device: &timed::Device,
+    measured: f64,
+    terminal: &Terminal<'_>,
+) -> Result<f64, Failure> {
     let mut device = device.clone();
     // Host time is not scaled, so that the factor is found by steps; each of them gets far closer.
     for _ in 0..4 {
@@ -230,10 +238,9 @@ fn scaled(job: &Job<'_>, device: &timed::Device, measured: f64, terminal: &Termi
         let share = groups / timed.sums.total().max(1e-12);
         let host = tpot * share;
         if measured <= host {
-            return Err(Failure::new("failed to scale device times to `--measured-tpot`").caused_by(format!(
-                "what the host does for the groups alone is {:.2} ms a token",
-                host * 1e3
-            )));
+            return Err(Failure::new("failed to scale device times to `--measured-tpot`").caused_by(
+                format!("what the host does for the groups alone is {:.2} ms a token", host * 1e3),
+            ));
         }
         device.scale *= (measured - host) / (tpot - host).max(1e-12);
     }

@@ -117,22 +117,6 @@ impl Demand<'_> {
         }
     }
 
-    /// The estimate of one concurrency.
-    ///
-    /// # Errors
-    /// If the device lacks a figure.
-    pub(crate) fn estimate(
-        &self,
-        way: &Way<'_>,
-        concurrency: f64,
-        rooms: &mut Rooms,
-    ) -> Result<Result<Estimate, NoRoom>, Failure> {
-        let cost = self.cost(way)?;
-        Ok(self
-            .room(way, &cost, rooms)
-            .map(|running| cost.estimate(&self.load(way, concurrency, running.min(way.max_num_seqs)))))
-    }
-
     fn room(&self, way: &Way<'_>, cost: &CostModel, rooms: &mut Rooms) -> Result<f64, NoRoom> {
         let key = (way.hardware.name.clone(), way.tensor_parallel);
         let found = rooms.0.entry(key).or_insert_with(|| {

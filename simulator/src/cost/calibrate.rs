@@ -65,11 +65,14 @@ pub struct Point {
     pub itl: Option<f64>,
 }
 
+/// One time of an estimate.
+type Of = fn(&Estimate) -> f64;
+
 impl Point {
     /// The measured time between tokens, and which it is of an estimate.
-    fn between(&self) -> Option<(f64, fn(&Estimate) -> f64)> {
-        let tpot: fn(&Estimate) -> f64 = |estimate| estimate.tpot;
-        let itl: fn(&Estimate) -> f64 = |estimate| estimate.itl;
+    fn between(&self) -> Option<(f64, Of)> {
+        let tpot: Of = |estimate| estimate.tpot;
+        let itl: Of = |estimate| estimate.itl;
         self.tpot.map(|measured| (measured, tpot)).or_else(|| self.itl.map(|measured| (measured, itl)))
     }
 }
@@ -155,7 +158,7 @@ impl Weighting {
         if several {
             Self { tpot: 0.08, ttft: 0.4, together: 12.0 }
         } else {
-            Self { tpot: 0.03, ttft: 0.4, together: 1.0 }
+            Self { tpot: 0.02, ttft: 0.4, together: 1.0 }
         }
     }
 }

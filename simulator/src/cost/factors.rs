@@ -30,6 +30,7 @@ factors! {
     ExpertWidth "expert_width",
     RoutingSpread "routing_spread",
     Int4Experts "int4_experts",
+    Fp4Bandwidth "fp4_bandwidth",
     KvBandwidth "kv_bandwidth",
     DenseFlops "dense_flops",
     Fp8Flops "fp8_flops",

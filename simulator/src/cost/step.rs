@@ -226,6 +226,7 @@ impl CostModel {
                 Rate::Fp4 => factor(Factor::Fp4Flops),
             };
         let read = bandwidth * factor(Factor::DenseBandwidth);
+        let packed = if precision.dense == WeightFormat::Nvfp4 { factor(Factor::Fp4Bandwidth) } else { 1.0 };
         let (mut split, mut whole, mut pages) = (0.0, 0.0, 0.0);
         let mut expert_bytes = 0.0;
         let (mut kernels, mut latency, mut large) = (0.0, 0.0, 0.0);
@@ -291,7 +292,7 @@ impl CostModel {
         Ok(Self {
             factors: *factors,
             dense: Gemm {
-                seconds_to_read: dense_weights * precision.dense.bytes() / read,
+                seconds_to_read: dense_weights * precision.dense.bytes() / (read * packed),
                 seconds_a_token: 2.0 * dense_weights / (dense_rate * dense_share),
             },
             head: Gemm {

@@ -2,7 +2,9 @@
 
 use hdrhistogram::Histogram;
 use simulator::cost::calibrate::Subject;
-use simulator::cost::{Batch, Breakdown, Component, CostModel, Dispatch, Exposure, Factor, Hardware, Layout, Prompt};
+use simulator::cost::{
+    Batch, Breakdown, Component, CostModel, Dispatch, Exposure, Factor, Hardware, Layout, Prompt,
+};
 use simulator::metadata::Meter;
 use simulator::{Clock, EndedRequest, Step};
 
@@ -73,8 +75,8 @@ impl Device {
     pub(super) fn of(args: &Args, scenario: &Scenario, setup: &Setup) -> Result<Option<Self>, Failure> {
         let time = &args.time;
         let Some(name) = &time.hardware else { return Ok(None) };
-        let hardware =
-            Hardware::find(name).map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?;
+        let hardware = Hardware::find(name)
+            .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?;
         let file = CalibrationFile::for_platform(&time.calibration, &hardware.platform)?;
         let calibration = file.calibration()?;
         let imported = args.scenarios.model.model.as_ref().map(|path| path.display().to_string());
@@ -88,7 +90,11 @@ impl Device {
             }
         };
         let ranks = u32::try_from(scenario.settings.tensor_parallel_size).unwrap_or(u32::MAX);
-        let kv = if scenario.model.specs.iter().any(|spec| format!("{spec:?}").contains("Fp8")) { "fp8" } else { "auto" };
+        let kv = if scenario.model.specs.iter().any(|spec| format!("{spec:?}").contains("Fp8")) {
+            "fp8"
+        } else {
+            "auto"
+        };
         let cost = |model: &models::NamedModel| -> Result<CostModel, Failure> {
             let subject = Subject {
                 shape: std::sync::Arc::clone(&model.shape),
@@ -112,7 +118,8 @@ impl Device {
             .as_deref()
             .map(|text| {
                 slo::seconds(text).ok_or_else(|| {
-                    Failure::new(format!("failed to read `--measured-tpot {text}`")).hint("write a time such as 11.09ms")
+                    Failure::new(format!("failed to read `--measured-tpot {text}`"))
+                        .hint("write a time such as 11.09ms")
                 })
             })
             .transpose()?;
@@ -265,8 +272,10 @@ impl Seen {
             #[expect(clippy::cast_precision_loss, reason = "times are compared with bounds")]
             let seconds = |ns: u64| ns as f64 * 1e-9;
             let within = |bound: Option<f64>, ns: u64| bound.is_none_or(|bound| seconds(ns) <= bound);
-            let whole = request.last_ns.saturating_sub(request.arrival_ns).saturating_add(self.first_token_ns);
-            let kept = within(slo.ttft, first) && within(slo.tpot, between.unwrap_or(0)) && within(slo.e2e, whole);
+            let whole =
+                request.last_ns.saturating_sub(request.arrival_ns).saturating_add(self.first_token_ns);
+            let kept =
+                within(slo.ttft, first) && within(slo.tpot, between.unwrap_or(0)) && within(slo.e2e, whole);
             self.good += u64::from(kept);
         }
     }
@@ -281,7 +290,8 @@ impl Clock for Timed {
         self.sums.hidden += breakdown.hidden;
         self.steps += 1;
         let length = nanoseconds(breakdown.total());
-        let decoding = step.scheduled.iter().filter(|part| part.generated > 0 && part.tokens <= 1 + part.drafts).count();
+        let decoding =
+            step.scheduled.iter().filter(|part| part.generated > 0 && part.tokens <= 1 + part.drafts).count();
         self.itl.add(length, decoding as u64);
         length
     }

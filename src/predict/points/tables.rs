@@ -81,7 +81,8 @@ pub(super) fn read(file: &str, text: &str, all: &mut Vec<Measured>) -> Result<()
         .collect();
     let has = |name: &str| columns.contains_key(name);
     let serving = has("model_path") && has("silicon_tpot_ms");
-    if !serving && !(has("model") && has("latency_s")) {
+    let latencies = has("model") && has("latency_s");
+    if !serving && !latencies {
         return Err(Failure::new(format!("failed to read `{file}`"))
             .caused_by("its first line names no columns that are known")
             .hint("serving points have `model_path`, `system`, `isl`, `osl`, `batch_size`, `tp_size`, `silicon_ttft_ms`, \

@@ -38,8 +38,9 @@ fn matrices(keys: &Keys<'_>) -> f64 {
         .map(|key| keys.string(key))
         .find(|name| !name.is_empty())
         .unwrap_or("silu");
-    let gated = !matches!(activation, "relu2" | "relu" | "gelu_new" | "gelu_fast")
-        && !(activation == "gelu" && keys.get("n_inner").is_some());
+    // GPT-2's plain MLP is told by its `n_inner`.
+    let plain = activation == "gelu" && keys.get("n_inner").is_some();
+    let gated = !plain && !matches!(activation, "relu2" | "relu" | "gelu_new" | "gelu_fast");
     if gated { 3.0 } else { 2.0 }
 }
 

@@ -24,7 +24,8 @@ impl Timed {
         if self.device().measured_tpot.is_some() {
             let here = own * self.groups_share();
             let there = first.map_or(here, |first| first.seen.tpot.mean() * first.groups_share());
-            let (less, more) = ((here - there) / self.device().host_times, (here - there) * self.device().host_times);
+            let (less, more) =
+                ((here - there) / self.device().host_times, (here - there) * self.device().host_times);
             let base = own - (here - there);
             return Some((base + less.min(more), base + less.max(more)));
         }
@@ -108,7 +109,8 @@ fn waterfall(timed: &Timed, terminal: &mut Terminal<'_>) -> io::Result<()> {
         if own <= 0.0 {
             continue;
         }
-        let (start, width) = ((before / total * BAR).round() as usize, (own / total * BAR).round().max(1.0) as usize);
+        let (start, width) =
+            ((before / total * BAR).round() as usize, (own / total * BAR).round().max(1.0) as usize);
         let bar = terminal.paint(Style::Bold, &"#".repeat(width));
         writeln!(
             terminal.out,
@@ -153,9 +155,14 @@ pub(super) fn several(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<(
         let change = if index == 0 {
             "measured".to_owned()
         } else {
-            format!("{:+.2} ({:+.1}%)", (tpot - first.seen.tpot.mean()) * 1e3, (tpot / first.seen.tpot.mean() - 1.0) * 100.0)
+            format!(
+                "{:+.2} ({:+.1}%)",
+                (tpot - first.seen.tpot.mean()) * 1e3,
+                (tpot / first.seen.tpot.mean() - 1.0) * 100.0
+            )
         };
-        let change = if index == 0 && timed.device().measured_tpot.is_none() { "-".to_owned() } else { change };
+        let change =
+            if index == 0 && timed.device().measured_tpot.is_none() { "-".to_owned() } else { change };
         let bounds = if index == 0 && timed.device().measured_tpot.is_some() {
             "-".to_owned()
         } else {

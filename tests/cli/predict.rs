@@ -1,0 +1,154 @@
+//! `k3plan predict` and `k3plan calibrate`: held to public measurements.
+
+use serde_json::Value;
+
+use crate::support::k3plan;
+
+const SERVING: &str = "tests/golden/serving-points.csv";
+const AMD: &str = "tests/golden/amd-latency.csv";
+const EFFECTS: &str = "scenarios/measured/effects.jsonl";
+
+fn predicted(arguments: &[&str]) -> Value {
+    let mut all = vec!["predict"];
+    all.extend(arguments);
+    all.push("--json");
+    let run = k3plan(&all);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+fn at_most(report: &Value, key: &str, most: f64) {
+    let value = report["all"][key].as_f64().unwrap();
+    assert!(value <= most, "{key} is {value}, above {most}");
+}
+
+#[test]
+fn serving_points_without_any_calibration() {
+    let report = predicted(&[SERVING, "--calibration", "none"]);
+    assert_eq!(report["points"].as_array().unwrap().len(), 746);
+    at_most(&report, "tpot_median", 0.20);
+    at_most(&report, "ttft_median", 0.30);
+}
+
+#[test]
+fn serving_points_of_a_model_that_was_left_out() {
+    let report = predicted(&[SERVING, "--leave-out", "model"]);
+    assert_eq!(report["points"].as_array().unwrap().len(), 746);
+    at_most(&report, "tpot_median", 0.10);
+    at_most(&report, "tpot_mean", 0.18);
+    at_most(&report, "ttft_median", 0.30);
+    let inside = report["all"]["tpot_in_90_percent_interval"].as_f64().unwrap();
+    assert!((0.87..=0.93).contains(&inside), "{inside}");
+}
+
+#[test]
+fn serving_points_from_half_of_their_own() {
+    let report = predicted(&[SERVING, "--leave-out", "half"]);
+    at_most(&report, "tpot_median", 0.04);
+    let inside = report["all"]["tpot_in_90_percent_interval"].as_f64().unwrap();
+    assert!((0.87..=0.93).contains(&inside), "{inside}");
+}
+
+#[test]
+fn latencies_on_amd_of_a_model_that_was_left_out() {
+    let report = predicted(&[AMD, "tests/golden/amd-steps.jsonl", "--leave-out", "model"]);
+    at_most(&report, "tpot_median", 0.15);
+}
+
+/// The shipped calibrations are what the command makes of the shipped measurements.
+#[test]
+fn shipped_calibrations_are_reproduced() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&str, &[&str]); 3] = [
+        ("src/predict/public.yaml", &[SERVING]),
+        ("src/predict/public-rocm.yaml", &[AMD, "tests/golden/amd-steps.jsonl"]),
+        ("src/predict/none.yaml", &[SERVING, "--measure-only"]),
+    ];
+    for (shipped, arguments) in cases {
+        let out = folder.path().join("made.yaml");
+        let mut all = vec!["calibrate"];
+        all.extend(arguments);
+        let path = out.to_str().unwrap();
+        all.extend(["-o", path]);
+        assert_eq!(k3plan(&all).code, Some(0));
+        let numbers = |text: &str| -> Vec<f64> {
+            text.split(|c: char| !(c.is_ascii_digit() || c == '.'))
+                .filter_map(|part| part.parse().ok())
+                .collect()
+        };
+        let made = std::fs::read_to_string(&out).unwrap();
+        let kept = std::fs::read_to_string(shipped).unwrap();
+        let (made, kept) = (numbers(&made), numbers(&kept));
+        assert_eq!(made.len(), kept.len());
+        for (a, b) in made.iter().zip(&kept) {
+            assert!((a - b).abs() <= 2e-3 * b.abs().max(1e-3), "{shipped}: {a} where {b} is shipped");
+        }
+    }
+}
+
+#[test]
+fn the_effects_of_groups_are_in_the_docs() {
+    let run = k3plan(&["predict", "--effects", EFFECTS, "--calibration", "none"]);
+    let docs = std::fs::read_to_string("docs/predict.md").unwrap();
+    let table = run.stdout.split("\n\n").next().unwrap();
+    assert!(docs.contains(table), "docs/predict.md does not hold what the command prints:\n{table}");
+}
+
+/// The case that k3plan was made for, from its first arm alone.
+#[test]
+fn kimi_k3_from_four_groups_to_twenty() {
+    let run = k3plan(&[
+        "simulate",
+        "kimi-k3-dspark-rocm-fixed",
+        "kimi-k3-dspark-rocm-regressed",
+        "--hardware",
+        "mi355x",
+        "--calibration",
+        "none",
+        "--measured-tpot",
+        "11.09ms",
+        "--json",
+    ]);
+    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    let tpot = |arm: usize| report["runs"][arm]["times"]["tpot"]["mean_ms"].as_f64().unwrap();
+    assert!((tpot(0) - 11.09).abs() < 0.02, "{}", tpot(0));
+    let effect = tpot(1) - tpot(0);
+    assert!((effect - 0.38).abs() <= 0.3 * 0.38, "{effect}");
+    let bounds = &report["runs"][1]["times"]["tpot_interval_ms"];
+    assert!(bounds[0].as_f64().unwrap() <= 11.47 && 11.47 <= bounds[1].as_f64().unwrap(), "{bounds}");
+}
+
+#[test]
+fn too_few_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.csv");
+    let text = std::fs::read_to_string(SERVING).unwrap();
+    let few: Vec<&str> = text.lines().take(3).collect();
+    std::fs::write(&file, few.join("\n")).unwrap();
+    let run = k3plan(&["calibrate", file.to_str().unwrap()]);
+    assert_eq!(run.code, Some(2));
+    insta::assert_snapshot!(run.stderr);
+}
+
+#[test]
+fn a_device_without_its_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("points.jsonl");
+    let line = r#"{"model": "Qwen/Qwen3-0.6B", "hardware": "cpu", "concurrency": 1, "input_len": 128, "output_len": 64, "tpot_ms": 20}"#;
+    std::fs::write(&file, line).unwrap();
+    let run = k3plan(&["predict", file.to_str().unwrap()]);
+    assert_eq!(run.code, Some(2));
+    insta::assert_snapshot!(run.stderr);
+}
+
+#[test]
+fn wrong_points_say_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("points.csv");
+    let text = std::fs::read_to_string(SERVING).unwrap().replacen(",1024,1024,nvfp4", ",many,1024,nvfp4", 1);
+    std::fs::write(&file, text).unwrap();
+    let run = k3plan(&["predict", file.to_str().unwrap()]);
+    assert_eq!(run.code, Some(2));
+    let stderr = run.stderr.replace(folder.path().to_str().unwrap(), "");
+    insta::assert_snapshot!(stderr);
+}
