@@ -1,8 +1,8 @@
 """Count what vLLM's metadata builders ask of the device, by running their own code. Usage: count_builders.py > COUNTS.json
 
 No device is needed: "device" tensors are CPU tensors in a wrapper that says cuda:0. Every torch call goes through a
-dispatch mode that does it on the CPU and counts: a call on device tensors that is no view and touches an element is a
-launch, a copy between a device tensor and a host tensor is h2d or d2h (so is an index with a host mask, and a value read
+dispatch mode that does it on the CPU and counts: a call on device tensors that is no view is a launch (`empty` says how many
+of them touch no element, and so start no kernel: fills of padding where there is none), a copy between a device tensor and a host tensor is h2d or d2h (so is an index with a host mask, and a value read
 with item()). Triton kernels and the planners of FlashAttention 3, FlashMLA, FlashInfer and AITER, which are not there, are
 stand-ins that count one launch a call (FlashInfer's plan: what `PLAN` says).
 
@@ -57,8 +57,8 @@ def note(kind, name):
 
 
 FREE = {"aten::empty", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::empty_like", "aten::detach", "aten::lift_fresh",
-        "aten::alias", "aten::_unsafe_view", "aten::is_pinned", "aten::resize_", "aten::set_"}
-# More than one kernel a call.
+        "aten::alias", "aten::_unsafe_view", "aten::scalar_tensor", "aten::is_pinned", "aten::resize_", "aten::set_"}
+# `x[n:] = 0` makes a scalar and copies it here, and is one fill on a device. More than one kernel a call:
 KERNELS = {"aten::nonzero": 2, "aten::repeat_interleave": 2, "aten::argsort": 1, "aten::sort": 1}
 
 
@@ -69,7 +69,7 @@ def run(func, args, kwargs):
     devices = [x for x in flat if isinstance(x, OnDevice)]
     hosts = [x for x in flat if isinstance(x, torch.Tensor) and not isinstance(x, OnDevice)]
     target = kwargs.get("device")
-    to_device = target is not None and torch.device(target).type == "cuda"
+    to_device = target is not None and torch.device(target).type in ("cuda", "meta")
     to_host = target is not None and torch.device(target).type == "cpu"
     plain = tree_map(lambda x: x.inner if isinstance(x, OnDevice) else x, (args, dict(kwargs)))
     if to_device:
@@ -90,23 +90,26 @@ def run(func, args, kwargs):
         size = out.numel()
         if name == "aten::_to_copy" and source_on_device and result_on_device and out.dtype == args[0].dtype:
             return args[0]
-        if size:
-            if source_on_device and result_on_device:
-                note("launches", name)
-            else:
-                note("h2d" if result_on_device else "d2h", name)
+        if source_on_device and result_on_device:
+            note("launches", name)
+            counts["empty"] += not size
+        elif name == "aten::copy_" and result_on_device and args[1].dim() == 0:
+            note("launches", name + " of a scalar")
+            counts["empty"] += not size
+        elif size:
+            note("h2d" if result_on_device else "d2h", name)
         if name == "aten::copy_":
             return args[0]
         return OnDevice(out) if result_on_device else out
     first = out[0] if isinstance(out, (list, tuple)) else out
-    touches = isinstance(first, torch.Tensor) and (first.numel() > 0 or any(d.inner.numel() and not is_view for d in devices[:1] if name.startswith("aten::index")))
     if name in ("aten::index", "aten::index_put_"):
         for host in hosts:
             if host.dim() > 0:
                 note("h2d", name + " with a host index")
-    if name not in FREE and not is_view and touches:
+    if name not in FREE and not is_view:
         for _ in range(KERNELS.get(name, 1)):
             note("launches", name)
+        counts["empty"] += isinstance(first, torch.Tensor) and first.numel() == 0
     writes = [a for a, s in zip(args, func._schema.arguments) if s.alias_info is not None and s.alias_info.is_write]
     if writes and isinstance(writes[0], OnDevice):
         return writes[0]
@@ -139,6 +142,7 @@ def jit(*args, **kwargs):
 
 
 triton.jit = jit
+triton.next_power_of_2 = lambda n: 1 << max(n - 1, 0).bit_length()
 flashinfer = types.ModuleType("flashinfer")
 
 
@@ -158,7 +162,7 @@ for word in ("BatchAttentionWithAttentionSinkWrapper", "BatchDecodeWithPagedKVCa
 flashinfer.get_seq_lens = lambda indptr, last, page: torch.clamp(indptr[1:] - indptr[:-1] - 1, min=0) * page + last
 flashinfer.nvfp4_quantize_append_paged_kv_cache_with_slot_mapping = None
 for name, words in {"decode": ("fast_decode_plan", "trtllm_batch_decode_with_kv_cache", "trtllm_batch_decode_with_kv_cache_mla"), "prefill": ("trtllm_batch_context_with_kv_cache",),
-                    "utils": ("FP4Tensor",)}.items():
+                    "utils": ("FP4Tensor", "get_device_sm_count", "get_trtllm_gen_multi_ctas_kv_counter_bytes")}.items():
     module = types.ModuleType("flashinfer." + name)
     for word in words:
         setattr(module, word, object)
@@ -169,8 +173,8 @@ aiter.dtypes = types.SimpleNamespace(fp8=torch.float8_e4m3fn, bf16=torch.bfloat1
 aiter.get_mla_metadata_info_v1 = lambda *a, **k: [((64,), torch.int32)] * 6
 aiter.get_mla_metadata_v1 = lambda *a, **k: note("launches", "aiter get_mla_metadata_v1")
 
+import vllm.model_executor.layers.attention.mla_attention as mla_attention  # noqa: E402
 import vllm.v1.attention.backends.fa_utils as fa_utils  # noqa: E402
-import vllm.v1.attention.backends.utils as backend_utils  # noqa: E402
 from vllm.v1.attention.backend import CommonAttentionMetadata  # noqa: E402
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, MLAAttentionSpec  # noqa: E402
 
@@ -189,12 +193,13 @@ class Loose(types.SimpleNamespace):
         return None
 
 
-def config(k, full_graphs, cache_dtype="auto", v2=True):
+def config(k, full_graphs, cache_dtype="auto", v2=True, attention=True):
     from vllm.config import CUDAGraphMode
     layer = Loose(q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, num_heads=HEADS,
                   prefill_backend=Loose(clone=lambda: Loose(prepare_metadata=lambda m: None)))
+    head_size = 128 if attention else 576
     model = Loose(dtype=torch.bfloat16, max_model_len=CONTEXT, get_num_attention_heads=lambda p: HEADS, get_num_kv_heads=lambda p: 2,
-                  get_head_size=lambda: 128, get_mamba_chunk_size=lambda: 256, hf_config=Loose(model_type="x"), is_mm_prefix_lm=False)
+                  get_head_size=lambda: head_size, get_mamba_chunk_size=lambda: 256, hf_config=Loose(model_type="x"), is_mm_prefix_lm=False)
     speculative = Loose(num_speculative_tokens=k, use_eagle_block_drop=lambda: False, parallel_drafting=False, method="mtp") if k else None
     return Loose(
         model_config=model, speculative_config=speculative, num_speculative_tokens=k, use_v2_model_runner=v2,
@@ -316,7 +321,8 @@ def builder_of(name):
     if name.startswith("aiter-mla"):
         sys.modules["aiter"] = aiter
         import vllm.v1.attention.backends.mla.rocm_aiter_mla as module
-        patch(module.AiterMLAHelper, use_gluon_decode=staticmethod(lambda *a: False), use_gluon_verify=staticmethod(lambda *a: False))
+        # Kimi-K3 on gfx950: 12 heads a rank.
+        patch(module, _gluon_mla_decode_supported=lambda: True, _aiter_mla_native_h24_supported=lambda: False)
         return module.AiterMLAMetadataBuilder, mla_spec, {"cache_dtype": "fp8"} if name.endswith("fp8") else {}
     if name == "flash-attn":
         import vllm.v1.attention.backends.flash_attn as module
@@ -351,8 +357,10 @@ def count(name, kind, k, full_graphs, padded, detail):
     torch.set_default_dtype(torch.float32)
     m, accepted, drafts = batch(kind, k, padded)
     # A model that drafts has k set in every step.
-    setup = config(k, full_graphs, **extra)
-    patch(backend_utils, get_num_attention_heads_from_layers=lambda *a: HEADS)
+    setup = config(k, full_graphs, attention=spec is not mla_spec, **extra)
+    heads = 12 if name.startswith("aiter") else HEADS
+    patch(sys.modules[cls.__module__], get_num_attention_heads_from_layers=lambda *a: heads)
+    patch(mla_attention, get_num_attention_heads_from_layers=lambda *a: heads)
     with Counting():
         builder = cls(spec(k), ["layer"], setup, CUDA)
         arguments = {"num_accepted_tokens": accepted, "num_decode_draft_tokens_cpu": drafts} if name.startswith(STATES) and k else {}
@@ -362,7 +370,7 @@ def count(name, kind, k, full_graphs, padded, detail):
             names.clear()
             m._num_computed_tokens_cache = None
             metadata = builder.build(0, m, **arguments)
-        built = {key: counts[key] for key in ("launches", "h2d", "d2h")} | ({"plans": counts["plans"]} if counts["plans"] else {})
+        built = {key: counts[key] for key in ("launches", "empty", "h2d", "d2h")} | ({"plans": counts["plans"]} if counts["plans"] else {})
         if detail:
             built["calls"] = dict(names)
         counts.clear()
