@@ -126,8 +126,8 @@ impl Cost {
 /// One group's fixed figures.
 #[derive(Debug, Clone)]
 struct GroupCost {
-    /// By batch: decode, verify, mixed.
-    counts: [Count; 3],
+    /// By batch: decode, verify, mixed, mixed with drafts.
+    counts: [Count; 4],
     reused: bool,
     row_bytes: u64,
     filled_bytes: u64,
@@ -161,14 +161,14 @@ impl Meter {
         for (index, (group, name)) in groups.iter().zip(&worker.builders).enumerate() {
             let builder = tables.find(name)?;
             // A group takes over what an earlier one with the same spec and builder has made.
-            let reused = worker.reuse
-                && builder.reuse.is_some()
+            let takes_over = worker.reuse
                 && (0..index).any(|i| groups[i].spec == group.spec && worker.builders[i] == *name);
-            let counts = match (&builder.reuse, reused) {
-                (Some(reuse), true) => [reuse.decode, reuse.verify, reuse.mixed],
-                _ if worker.full_graphs => [builder.decode, builder.verify, builder.mixed],
-                _ => [builder.decode_eager, builder.verify_eager, builder.mixed],
-            };
+            let reuse = builder
+                .reuse
+                .filter(|_| takes_over)
+                .and_then(|reuse| reuse.counts(worker.full_graphs, engine.speculative.is_some()));
+            let reused = reuse.is_some();
+            let counts = reuse.unwrap_or_else(|| builder.counts(worker.full_graphs));
             let filled = builder.fills_page_indices && worker.full_graphs;
             costs.push(GroupCost {
                 counts,
@@ -204,12 +204,13 @@ impl Meter {
             Batch::Mixed => 2,
         };
         self.steps[place] += 1;
+        let drafts = place == 2 && step.scheduled.iter().any(|part| part.drafts > 0);
         let rows = step.scheduled.len() as u64;
         let tokens = step.tokens();
         let mut total = Cost { launches: self.runner_cost.step_launches, ..Cost::default() };
         self.shared.add(&total);
         for (group, sum) in self.groups.iter().zip(&mut self.by_group) {
-            let count = group.counts[place];
+            let count = group.counts[place + usize::from(drafts)];
             let mut cost = Cost {
                 builds: u64::from(!group.reused),
                 reuses: u64::from(group.reused),

@@ -82,6 +82,8 @@ struct RecordedRequest {
     priority: i64,
     prefix: Option<(String, u32)>,
     abort_step: Option<u64>,
+    #[serde(default)]
+    encoder_tokens: u32,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -302,6 +304,7 @@ impl Recording {
                     checkpoint_alignment: optional("prefill_checkpoint_alignment")?,
                 },
                 "cross" => Manager::Cross,
+                "ring" => Manager::Ring,
                 other => return Err(self.unknown("the kind", other)),
             };
             let sharded = raw.get("dcp_sharded").and_then(Value::as_bool);
@@ -584,7 +587,7 @@ impl<'a> Run<'a> {
                 id: u32::try_from(index).unwrap_or(u32::MAX),
                 prompt_tokens: request.prompt_tokens,
                 max_tokens: request.max_tokens,
-                encoder_tokens: 0,
+                encoder_tokens: request.encoder_tokens,
                 priority: request.priority,
                 arrival: request.arrival_step,
                 rank: self.ranks[index],

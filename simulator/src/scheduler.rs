@@ -106,6 +106,18 @@ impl Scheduler {
     /// # Errors
     /// [`SetupError`] if the settings do not go together.
     pub fn new(engine: &Engine, groups: &[Group]) -> Result<Self, SetupError> {
+        Self::over(engine, groups, false)
+    }
+
+    /// A scheduler that computes every group by itself: slow, and what [`new`](Self::new) must equal.
+    ///
+    /// # Errors
+    /// [`SetupError`] if the settings do not go together.
+    pub fn with_groups_apart(engine: &Engine, groups: &[Group]) -> Result<Self, SetupError> {
+        Self::over(engine, groups, true)
+    }
+
+    fn over(engine: &Engine, groups: &[Group], apart: bool) -> Result<Self, SetupError> {
         engine.check(groups)?;
         let states = || groups.iter().filter(|group| group.manager.is_state());
         let checkpoint = |group: &Group| match group.manager {
@@ -116,7 +128,7 @@ impl Scheduler {
         };
         Ok(Self {
             engine: engine.clone(),
-            cache: Cache::new(engine, groups)?,
+            cache: Cache::new(engine, groups, apart)?,
             requests: Vec::new(),
             unused: Vec::new(),
             running: Vec::new(),

@@ -46,6 +46,11 @@ fn every_step_with_prefix_caching_over_several_groups() {
 }
 
 #[test]
+fn every_step_of_many_groups_under_eviction_of_cross_attention_and_rings() {
+    hold("schedules-groups.jsonl.gz", 100);
+}
+
+#[test]
 fn a_changed_step_is_found() {
     let text = lines("schedules.jsonl.gz");
     let line = text.lines().next().expect("a line");

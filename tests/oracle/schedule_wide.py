@@ -5,7 +5,8 @@ Usage: TINY_MODEL=DIR PYTHON_WITH_VLLM schedule_wide.py CASES.json > CASES.jsonl
 A case is {"id", "engine", "groups", "requests", "accept"}; `gen_schedules_wide.py` beside this file writes some.
 No model runs: a scheduled request that has no prompt left yields one token and, with drafts scheduled,
 accept[i % len] more, i being the count of its draft steps. A request with "abort_step" is ended from outside
-before that step. The engine may carry what a drafter asks of the scheduler (lookahead_tokens,
+before that step. "encoder_tokens" are what a request's cross-attention holds; the encoder's own budget is left out.
+The engine may carry what a drafter asks of the scheduler (lookahead_tokens,
 prefill_lookahead_tokens, eagle_block_drop, drafting_slots) without there being one.
 """
 import json
@@ -21,6 +22,8 @@ from vllm.engine.arg_utils import EngineArgs  # noqa: E402
 from vllm.sampling_params import SamplingParams  # noqa: E402
 from vllm.utils.hashing import sha256  # noqa: E402
 from vllm.v1 import kv_cache_interface as ki  # noqa: E402
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange  # noqa: E402
+from vllm.v1.core.encoder_cache_manager import EncoderDecoderCacheManager  # noqa: E402
 from vllm.v1.core.kv_cache_utils import (  # noqa: E402
     get_request_block_hasher, init_none_hash, resolve_kv_cache_block_sizes)
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
@@ -32,7 +35,7 @@ from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 from vllm.config import VllmConfig  # noqa: E402
 
 KINDS = {"full": "FullAttentionSpec", "mla": "MLAAttentionSpec", "sliding": "SlidingWindowSpec",
-         "chunked": "ChunkedLocalAttentionSpec", "mamba": "MambaSpec"}
+         "chunked": "ChunkedLocalAttentionSpec", "mamba": "MambaSpec", "cross": "CrossAttentionSpec", "ring": "CircularBufferSpec"}
 ENGINE = {}
 VllmConfig.num_lookahead_tokens = property(lambda self: ENGINE.get("lookahead_tokens", 0))
 VllmConfig.num_prefill_lookahead_tokens = property(lambda self: ENGINE.get("prefill_lookahead_tokens", 0))
@@ -88,7 +91,7 @@ def run(case):
     ENGINE.clear()
     ENGINE.update(engine)
     specs = [build(g) for g in case["groups"]]
-    block_size = min(s.block_size for s in specs if not isinstance(s, ki.MambaSpec))
+    block_size = min(s.block_size for s in specs if not isinstance(s, (ki.MambaSpec, ki.CircularBufferSpec)))
     key = json.dumps([engine, block_size], sort_keys=True)
     cfg = CONFIGS[key] = CONFIGS.get(key) or config(engine, block_size)
     names = iter(range(10**6))
@@ -111,6 +114,10 @@ def run(case):
     sched = (AsyncScheduler if engine.get("async_scheduling") else Scheduler)(
         vllm_config=cfg, kv_cache_config=kv, block_size=sched_block, hash_block_size=hash_block,
                       structured_output_manager=StructuredOutputManager(cfg), log_stats=True)
+    if any(g["kind"] == "cross" for g in case["groups"]):
+        sched.is_encoder_decoder = True
+        sched.max_num_encoder_input_tokens = 10**9
+        sched.encoder_cache_manager = EncoderDecoderCacheManager(10**9)
     hasher = get_request_block_hasher(hash_block, sha256)
     by_id = {}
     for n, r in enumerate(case["requests"]):
@@ -145,6 +152,9 @@ def run(case):
             q = Request(request_id=r["id"], prompt_token_ids=prompt(r, by_id),
                         sampling_params=SamplingParams(max_tokens=r["max_tokens"], ignore_eos=True), pooling_params=None,
                         arrival_time=float(r["arrival_step"]), priority=r.get("priority", 0),
+                        mm_features=[MultiModalFeatureSpec(data=None, modality="audio", identifier=r["id"],
+                                                           mm_position=PlaceholderRange(offset=0, length=r["encoder_tokens"]))]
+                        if r.get("encoder_tokens") else None,
                         block_hasher=hasher if engine.get("enable_prefix_caching") else None)
             live[r["id"]] = q
             sched.add_request(q)

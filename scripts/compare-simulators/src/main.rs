@@ -33,7 +33,9 @@ struct Shape {
     groups: u32,
     drafts: u32,
     caching: bool,
+    /// Tokens that requests begin with alike, besides `input`, and how many such prefixes take turns.
     shared: u32,
+    prefixes: u32,
 }
 
 /// Tokens a block.
@@ -74,7 +76,7 @@ fn ours(shape: Shape) -> f64 {
         input: Length::fixed(shape.input),
         output: Length::fixed(shape.output),
         shared_prefix_tokens: shape.shared,
-        shared_prefixes: 4,
+        shared_prefixes: shape.prefixes,
         turns: 1,
         priorities: 1,
     });
@@ -194,9 +196,12 @@ fn main() {
         drafts: 0,
         caching: false,
         shared: 0,
+        prefixes: 1,
     };
     let drafted = Shape { drafts: 5, caching: true, ..short };
-    let shared = Shape { shared: 256, requests: 400, ..drafted };
+    let shared = Shape { shared: 256, prefixes: 4, ..drafted };
+    // The pool keeps a prefix for about as long as it takes the others to come.
+    let evicted = Shape { prefixes: 100, ..shared };
     let shapes = [
         ("512 in, 128 out, 1 group", short),
         ("512 in, 128 out, 1 group, prefix caching", Shape { caching: true, ..short }),
@@ -205,8 +210,6 @@ fn main() {
         ("512 in, 128 out, 46 groups", Shape { groups: 46, ..short }),
         ("512 in, 128 out, 1 group, drafts, prefix caching", drafted),
         ("512 in, 128 out, 46 groups, drafts, prefix caching", Shape { groups: 46, ..drafted }),
-        ("  and 256 tokens shared, 1 group", shared),
-        ("  and 256 tokens shared, 46 groups", Shape { groups: 46, ..shared }),
     ];
     println!("{:52} {:>9} {:>16} {:>6}", "requests a second, median", "k3plan", "aisimulate-core", "ratio");
     for (name, shape) in shapes {
@@ -227,5 +230,23 @@ fn main() {
             let b = median(b);
             println!("{name:52} {a:9.0} {b:16.0} {:6.1}", a / b);
         }
+    }
+    println!();
+    println!("{:52} {:>9} {:>16} {:>6}", "k3plan, drafts, prefix caching, turn by turn", "1 group", "46 groups", "ratio");
+    for (name, shape) in [
+        ("nothing shared", drafted),
+        ("4 prefixes of 256 tokens, all kept", shared),
+        ("100 prefixes of 256 tokens, evicted in parts", evicted),
+        ("1,000 prefixes of 256 tokens, evicted", Shape { prefixes: 1000, ..shared }),
+    ] {
+        let (mut one, mut many, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..repeats {
+            let a = ours(Shape { requests: shape.requests * 5, ..shape });
+            let b = ours(Shape { requests: shape.requests * 5, groups: 46, ..shape });
+            one.push(a);
+            many.push(b);
+            ratios.push(b / a);
+        }
+        println!("{name:52} {:9.0} {:16.0} {:6.2}", median(one), median(many), median(ratios));
     }
 }

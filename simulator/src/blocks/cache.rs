@@ -3,8 +3,8 @@
 //! Source: `vllm/v1/core/kv_cache_manager.py` and `kv_cache_coordinator.py`, 0.32.
 
 use super::block_pool::BlockPool;
-use super::class::{Ask, Class, Copies, NULL, Table, UNTRACKED, free_table, named};
-use super::state::{StateContext, checkpoint_position};
+use super::class::{Ask, Class, Copies, NULL, PLAIN, Table, UNTRACKED, free_table};
+use super::state::StateContext;
 use super::tokens::{Segment, Tokens};
 use crate::engine::{BlockSizes, Engine, SetupError};
 use crate::group::{Group, Manager};
@@ -61,24 +61,25 @@ pub(crate) struct Cache {
     pub(crate) any_eagle: bool,
     pub(crate) drops_block: bool,
     pub(crate) reprefilled: u32,
-    retention: Option<u32>,
+    pub(super) retention: Option<u32>,
     num_blocks: u32,
     max_model_len: u32,
     watermark_blocks: u64,
     lookahead: u32,
-    copies: Copies,
+    pub(super) copies: Copies,
+    /// Slots of the requests that hold blocks, and where each of them stands here.
+    pub(super) holders: Vec<u32>,
+    places: Vec<u32>,
     /// Hits, a class each.
     pub(crate) hits: Vec<Vec<u32>>,
     /// New entries of the last allocation: groups of a class, blocks each got.
     pub(crate) new_blocks: Vec<(u32, u32)>,
-    mask: Vec<bool>,
-    /// Classes were split since this was last cleared.
-    pub(crate) was_split: bool,
+    pub(super) mask: Vec<bool>,
 }
 
 impl Cache {
-    /// Managers for `groups`.
-    pub(crate) fn new(engine: &Engine, groups: &[Group]) -> Result<Self, SetupError> {
+    /// Managers for `groups`; `apart` computes every group by itself.
+    pub(crate) fn new(engine: &Engine, groups: &[Group], apart: bool) -> Result<Self, SetupError> {
         let sizes = engine.block_sizes(groups)?;
         let drops_block = engine.speculative.is_some_and(|s| s.drops_block);
         let mut flagged: Vec<bool> = groups.iter().map(|group| group.eagle).collect();
@@ -95,7 +96,7 @@ impl Cache {
                 flagged[index] = shared;
             }
         }
-        let (classes, weights) = Class::of(engine, groups, &flagged);
+        let (classes, weights) = Class::of(engine, groups, &flagged, apart);
         let prefill_lookahead = engine.speculative.map_or(0, |s| s.prefill_lookahead_tokens);
         let mut cache = Self {
             pool: BlockPool::new(engine.num_blocks, weights),
@@ -116,9 +117,10 @@ impl Cache {
             watermark_blocks: watermark(engine),
             lookahead: engine.speculative.map_or(0, |s| s.lookahead_tokens),
             copies: Vec::new(),
+            holders: Vec::new(),
+            places: Vec::new(),
             new_blocks: Vec::new(),
             mask: Vec::new(),
-            was_split: false,
         };
         cache.arrange_lookups();
         Ok(cache)
@@ -148,42 +150,13 @@ impl Cache {
         self.lookups.sort_by_key(|lookup| !lookup.manager.is_full());
     }
 
-    /// Splits a class before its group `at`, because the groups' cached blocks differ there.
-    pub(crate) fn split(&mut self, class: u32, at: u32) {
-        let twin = self.pool.split(class, at);
-        let index = class as usize;
-        let copy = self.classes[index].clone();
-        let change = self.pool.salts[index] ^ self.pool.salts[index + 1];
-        self.classes.insert(index + 1, copy);
-        for key in &mut self.classes[index + 1].cached_this_step {
-            *key = (*key ^ change).max(1);
-        }
-        self.hits.insert(index + 1, Vec::new());
-        for tables in &mut self.tables {
-            if let Some(table) = tables.get(index) {
-                let mapped = table.mapped(&twin);
-                tables.insert(index + 1, mapped);
-            }
-        }
-        let mut copies = Vec::with_capacity(self.copies.len());
-        for &(id, source, copy) in &self.copies {
-            copies.push((if id > class { id + 1 } else { id }, source, copy));
-            if id == class {
-                copies.push((class + 1, twin[source as usize], twin[copy as usize]));
-            }
-        }
-        copies.sort_by_key(|&(id, _, _)| id);
-        self.copies = copies;
-        self.was_split = true;
-        self.arrange_lookups();
-    }
-
     /// Makes room for request slot `slot` and gives it its tokens.
     pub(crate) fn admit(&mut self, slot: u32, prompt: &[Segment], output: u64) {
         let index = slot as usize;
         if index >= self.tables.len() {
             self.tables.resize_with(index + 1, Vec::new);
             self.tokens.resize_with(index + 1, Tokens::default);
+            self.places.resize(index + 1, NULL);
         }
         let classes = self.classes.len();
         let tables = &mut self.tables[index];
@@ -229,18 +202,18 @@ impl Cache {
     ) -> Option<u64> {
         let context = self.state_context();
         let mut total = 0;
-        for (id, (class, table)) in self.classes.iter().zip(tables).enumerate() {
-            let hits: &[u32] = if with_hits { &self.hits[id] } else { &[] };
-            let each = match class.manager {
-                Manager::State { .. } => class.state_needed(table, &self.pool, ask, hits, tokens, context)?,
+        let pool = &self.pool;
+        for (id, (class, table)) in (0_u32..).zip(self.classes.iter().zip(tables)) {
+            let hits: &[u32] = if with_hits { &self.hits[id as usize] } else { &[] };
+            total += match class.manager {
+                Manager::State { .. } => class.state_needed(id, table, pool, ask, hits, tokens, context)?,
                 Manager::Cross => {
                     let ask = Ask { total_computed: 0, local_computed: 0, ..*ask };
-                    class.needed(table, &self.pool, &ask, &[], view.encoder_tokens)
+                    class.needed(id, table, pool, &ask, &[], view.encoder_tokens)
                 }
-                Manager::Ring => u64::from(table.entries.is_empty()),
-                _ => class.needed(table, &self.pool, ask, hits, tokens),
+                Manager::Ring => u64::from(table.entries.is_empty()) * pool.weight(id),
+                _ => class.needed(id, table, pool, ask, hits, tokens),
             };
-            total += each * u64::from(self.pool.weights[id]);
         }
         Some(total)
     }
@@ -259,6 +232,11 @@ impl Cache {
         let mut tables = std::mem::take(&mut self.tables[view.slot as usize]);
         let done = self.allocate_in(view, &mut tables, new, found, whole, busy);
         if done {
+            let place = &mut self.places[view.slot as usize];
+            if *place == NULL {
+                *place = u32::try_from(self.holders.len()).unwrap_or(NULL);
+                self.holders.push(view.slot);
+            }
             *limits = self.limits(view, &tables);
         } else {
             // The window was moved all the same.
@@ -310,8 +288,8 @@ impl Cache {
             _ => return false,
         }
         if with_hits && tables.iter().all(|table| table.cached == UNTRACKED) {
-            for (id, (class, table)) in self.classes.iter().zip(tables.iter_mut()).enumerate() {
-                class.adopt(table, &mut self.pool, &self.hits[id], local);
+            for (id, table) in (0_u32..).zip(tables.iter_mut()) {
+                self.adopt(id, table, local);
             }
         }
         self.new_blocks.clear();
@@ -344,281 +322,18 @@ impl Cache {
         self.tables[view.slot as usize] = tables;
     }
 
-    fn cache_in(&mut self, view: &View, tables: &mut [Table], tokens: u32) {
-        for (id, table) in (0_u32..).zip(tables.iter_mut()) {
-            let cacheable = self.cacheable_tokens(id, tokens);
-            self.cache_class(view, id, table, cacheable);
-        }
-    }
-
-    /// The part of `tokens` that a later hit could match (`get_num_cacheable_tokens`).
-    fn cacheable_tokens(&self, id: u32, tokens: u32) -> u32 {
-        let finalized = tokens.saturating_sub(self.reprefilled);
-        if self.single {
-            return finalized;
-        }
-        let align = |tokens: u32| {
-            if self.sizes.partial_hits {
-                tokens
-            } else {
-                tokens / self.sizes.scheduler * self.sizes.scheduler
-            }
-        };
-        let class = &self.classes[id as usize];
-        let cacheable = align(tokens);
-        if class.eagle && cacheable > 0 {
-            return finalized.min(align(finalized) + class.block_size);
-        }
-        cacheable
-    }
-
-    fn cache_class(&mut self, view: &View, id: u32, table: &mut Table, tokens: u32) {
-        let class = &self.classes[id as usize];
-        if !class.manager.prefix_cacheable() {
-            return;
-        }
-        let before = if table.cached == UNTRACKED { 0 } else { table.cached };
-        let full = tokens / class.block_size;
-        if before < full {
-            let masked = self.reachable(view, id, before, full);
-            let class = &self.classes[id as usize];
-            let scale = class.block_size / self.sizes.hash;
-            for index in before..full.min(table.len()) {
-                if table.entries[index as usize] == NULL || (masked && !self.mask[(index - before) as usize])
-                {
-                    continue;
-                }
-                let hash = self.tokens[view.slot as usize].hash((index + 1) * scale - 1, self.sizes.hash);
-                let Some(slot) = named(id, table, &mut self.pool, index as usize) else { continue };
-                if self.pool.is_cached(slot) {
-                    self.pool.forget_keys(slot);
-                }
-                let key = self.pool.class_key(id, hash);
-                self.pool.add_key(slot, key, (index + 1) * class.block_size);
-            }
-            table.cached = full;
-        }
-        match self.classes[id as usize].manager {
-            Manager::Full => self.cache_full_tail(view, id, table, tokens),
-            Manager::State { .. } => {
-                if self.classes[id as usize].manager.is_aligned_state() {
-                    let after = table.cached;
-                    self.cache_state_tail(view, id, table, tokens);
-                    // A tail may set the count back; what was cached above is noted all the same.
-                    let now = std::mem::replace(&mut table.cached, after);
-                    self.classes[id as usize].note_cached(table, &self.pool, before);
-                    table.cached = now;
-                } else {
-                    self.classes[id as usize].note_cached(table, &self.pool, before);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Registers a prompt's tail that ends inside a block (`FullAttentionManager._cache_partial_tail_block`).
-    fn cache_full_tail(&mut self, view: &View, id: u32, table: &mut Table, tokens: u32) {
-        let class = &self.classes[id as usize];
-        let (block_size, hash_block) = (class.block_size, self.sizes.hash);
-        if block_size == hash_block {
-            return;
-        }
-        let limit = if class.eagle { view.prompt } else { view.prompt.saturating_sub(1) };
-        let boundary = limit / hash_block * hash_block;
-        if boundary == 0 || boundary > tokens || boundary.is_multiple_of(block_size) {
-            return;
-        }
-        self.cache_partial(view, id, table, boundary / block_size, boundary, false);
-    }
-
-    /// Makes a block findable at a boundary inside it (`cache_partial_block`) and gives its slot and key.
-    fn cache_partial(
-        &mut self,
-        view: &View,
-        id: u32,
-        table: &mut Table,
-        index: u32,
-        tokens: u32,
-        replace: bool,
-    ) -> Option<(u32, u64)> {
-        let slot = named(id, table, &mut self.pool, index as usize)?;
-        let unit = tokens / self.sizes.hash;
-        let hash = self.tokens[view.slot as usize].hash(unit - 1, self.sizes.hash);
-        let key = self.pool.class_key(id, hash);
-        let known = self.pool.has_key(slot, key);
-        if replace || (!known && self.pool.is_cached(slot) && self.pool.tokens(slot) < tokens) {
-            self.pool.forget_keys(slot);
-        }
-        self.pool.add_key(slot, key, tokens);
-        Some((slot, key))
-    }
-
-    /// Keeps the state at the prompt's last boundary (`MambaManager._cache_partial_tail_block`).
-    fn cache_state_tail(&mut self, view: &View, id: u32, table: &mut Table, tokens: u32) {
-        let block_size = self.classes[id as usize].block_size;
-        let alignment = self.alignment();
-        if let Some((position, index)) = table.checkpoint {
-            let prompt_checkpoint = position == checkpoint_position(view.prompt, alignment, self.drops_block);
-            let kept = position.is_multiple_of(block_size) && position > 0 && {
-                let block = position / block_size - 1;
-                let masked = self.state_mask(block, block + 1, &[]);
-                !masked || self.mask[0]
-            };
-            if !prompt_checkpoint && !kept && position != view.shared_prefix_boundary {
-                if let Some(&entry) = table.entries.get(index as usize)
-                    && entry < super::class::PLAIN
-                {
-                    self.pool.forget_keys(entry);
-                }
-                return;
-            }
-            let covered = table.entries.get(index as usize).is_some_and(|&entry| {
-                entry < super::class::PLAIN
-                    && self.pool.is_cached(entry)
-                    && self.pool.tokens(entry) == position
-            });
-            if covered {
-                return;
-            }
-            if let Some((_, key)) = self.cache_partial(view, id, table, index, position, true) {
-                self.classes[id as usize].cached_this_step.push(key);
-            }
-            return;
-        }
-        if tokens == 0 || !tokens.is_multiple_of(self.sizes.hash) {
-            return;
-        }
-        if tokens != checkpoint_position(view.prompt, self.sizes.hash, self.drops_block) {
-            return;
-        }
-        let index = tokens.div_ceil(block_size) - 1;
-        let Some((slot, key)) = self.cache_partial(view, id, table, index, tokens, false) else { return };
-        if !tokens.is_multiple_of(block_size) {
-            table.partial_hit = Some((index, slot));
-            table.cached = index;
-        }
-        self.classes[id as usize].cached_this_step.push(key);
-    }
-
-    /// Fills `mask` with the blocks that a hit can reach; `false`: all of them (`reachable_block_mask`).
-    fn reachable(&mut self, view: &View, id: u32, start: u32, end: u32) -> bool {
-        let mut boundaries = [0_u32; 3];
-        let count = self.boundaries(view, &mut boundaries);
-        match self.classes[id as usize].manager {
-            Manager::SlidingWindow { window, .. } => {
-                let class = &self.classes[id as usize];
-                let (block_size, eagle) = (class.block_size, class.eagle);
-                self.window_mask(block_size, window, eagle, start, end, &boundaries[..count])
-            }
-            Manager::State { .. } => {
-                let block_size = self.classes[id as usize].block_size;
-                self.state_mask_of(block_size, start, end, &boundaries[..count])
-            }
-            _ => false,
-        }
-    }
-
-    /// Where a later request with this prompt can take it up again (`replay_boundaries`).
-    fn boundaries(&self, view: &View, into: &mut [u32; 3]) -> usize {
-        let mut count = 0;
-        if self.any_eagle {
-            let block = self.sizes.scheduler;
-            let resend = (view.prompt.saturating_sub(1) / block * block).saturating_sub(block);
-            let extension = (view.prompt / block * block).saturating_sub(block);
-            into[0] = resend.min(extension);
-            into[1] = resend.max(extension);
-            count += 2;
-        } else {
-            into[0] = view.prompt.saturating_sub(1);
-            count += 1;
-        }
-        if view.shared_prefix_boundary > 0 {
-            into[count] = view.shared_prefix_boundary;
-            count += 1;
-        }
-        count
-    }
-
-    fn window_mask(
-        &mut self,
-        block_size: u32,
-        window: u32,
-        eagle: bool,
-        start: u32,
-        end: u32,
-        boundaries: &[u32],
-    ) -> bool {
-        let alignment = self.alignment();
-        if !alignment.is_multiple_of(block_size) {
-            return false;
-        }
-        let need = window_blocks(window, block_size, eagle);
-        let shift = u32::from(eagle);
-        let segment = match self.retention {
-            None => Some(alignment),
-            Some(0) => None,
-            Some(interval) => Some(interval),
-        };
-        self.mask.clear();
-        self.mask.resize((end - start) as usize, false);
-        if let Some(segment) = segment {
-            let per_segment = segment / block_size;
-            if need >= per_segment {
-                return false;
-            }
-            for index in start.max(shift)..end {
-                if (index - shift) % per_segment >= per_segment - need {
-                    self.mask[(index - start) as usize] = true;
-                }
-            }
-        }
-        if self.retention.is_some() {
-            for &boundary in boundaries {
-                let last = boundary / alignment * alignment / block_size + shift;
-                for index in start.max(last.saturating_sub(need))..end.min(last) {
-                    self.mask[(index - start) as usize] = true;
-                }
-            }
-        }
-        true
-    }
-
-    fn state_mask(&mut self, start: u32, end: u32, boundaries: &[u32]) -> bool {
-        let block_size =
-            self.classes.iter().find(|c| c.manager.is_aligned_state()).map_or(1, |c| c.block_size);
-        self.state_mask_of(block_size, start, end, boundaries)
-    }
-
-    fn state_mask_of(&mut self, block_size: u32, start: u32, end: u32, boundaries: &[u32]) -> bool {
-        let Some(interval) = self.retention else { return false };
-        self.mask.clear();
-        self.mask.resize((end - start) as usize, false);
-        if interval > 0 {
-            let per_segment = interval / block_size;
-            if per_segment <= 1 {
-                return false;
-            }
-            let mut index = (start + per_segment) / per_segment * per_segment - 1;
-            while index < end {
-                self.mask[(index - start) as usize] = true;
-                index += per_segment;
-            }
-        }
-        let alignment = self.alignment();
-        for &boundary in boundaries {
-            let block = boundary / alignment * alignment / block_size;
-            if block >= 1 && (start..end).contains(&(block - 1)) {
-                self.mask[(block - 1 - start) as usize] = true;
-            }
-        }
-        true
-    }
-
     /// Gives all blocks of a request back.
     pub(crate) fn free(&mut self, slot: u32) {
         let tables = &mut self.tables[slot as usize];
         for (id, table) in (0_u32..).zip(tables.iter_mut()) {
             free_table(id, table, &mut self.pool);
+        }
+        let place = std::mem::replace(&mut self.places[slot as usize], NULL);
+        if place != NULL {
+            self.holders.swap_remove(place as usize);
+            if let Some(&moved) = self.holders.get(place as usize) {
+                self.places[moved as usize] = place;
+            }
         }
     }
 
@@ -667,12 +382,14 @@ impl Cache {
                 for &entry in &table.entries {
                     match entry {
                         NULL => {}
-                        super::class::PLAIN => held += u64::from(weight),
+                        PLAIN => held += u64::from(weight),
                         entry => {
-                            let count = holders.entry(entry).or_default();
-                            *count += 1;
-                            if *count == 1 {
-                                held += u64::from(self.pool.weight_of(entry));
+                            for piece in self.pool.pieces(entry) {
+                                let count = holders.entry(piece).or_default();
+                                *count += 1;
+                                if *count == 1 {
+                                    held += u64::from(self.pool.width(piece));
+                                }
                             }
                         }
                     }

@@ -1,6 +1,7 @@
 //! Which groups behave alike and are computed once, and what a request holds in them.
 
 use super::block_pool::{BlockPool, NONE};
+use super::pieces::COMPOSITE;
 use crate::engine::{BlockSizes, Engine};
 use crate::group::{Group, Manager, StateMode};
 
@@ -30,17 +31,17 @@ pub(crate) struct Class {
 /// Blocks of one request in one class: every group of it holds the same pattern.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
-    /// `NULL`, `PLAIN` or a slot, a block each.
+    /// `NULL`, `PLAIN`, a slot or a composite of slots, a block each.
     pub(crate) entries: Vec<u32>,
     /// How many entries are `PLAIN`.
     pub(crate) plain: u32,
-    /// How many are slots.
+    /// How many are slots or composites.
     pub(crate) named: u32,
     /// Blocks at the start that have been offered to the cache, or `UNTRACKED`.
     pub(crate) cached: u32,
     /// Blocks at the start that left the window.
     pub(crate) skipped: u32,
-    /// A block shared up to its middle: index and slot.
+    /// A block shared up to its middle: its index and its entry there.
     pub(crate) partial_hit: Option<(u32, u32)>,
     /// State groups in align mode: whether the request has had its blocks.
     pub(crate) allocated: bool,
@@ -78,27 +79,32 @@ impl Table {
         self.plain += count;
     }
 
-    /// The table with every slot replaced by its counterpart.
-    pub(crate) fn mapped(&self, twin: &[u32]) -> Self {
-        let map = |entry: u32| if entry < PLAIN { twin[entry as usize] } else { entry };
-        let mut copy = self.clone();
-        for entry in &mut copy.entries {
-            *entry = map(*entry);
+    /// Puts another entry for the same blocks at `index`.
+    pub(crate) fn replace(&mut self, index: usize, entry: u32) {
+        let old = std::mem::replace(&mut self.entries[index], entry);
+        if let Some((_, partial)) = &mut self.partial_hit
+            && *partial == old
+        {
+            *partial = entry;
         }
-        copy.partial_hit = copy.partial_hit.map(|(index, slot)| (index, map(slot)));
-        copy
     }
 }
 
 impl Class {
-    /// The classes of `groups`, in order, with the number of groups of each.
-    pub(crate) fn of(engine: &Engine, groups: &[Group], flagged: &[bool]) -> (Vec<Self>, Vec<u32>) {
+    /// The classes of `groups`, in order, with the number of groups of each; `apart`: a class a group.
+    pub(crate) fn of(
+        engine: &Engine,
+        groups: &[Group],
+        flagged: &[bool],
+        apart: bool,
+    ) -> (Vec<Self>, Vec<u32>) {
         let mut classes: Vec<Self> = Vec::new();
         let mut weights: Vec<u32> = Vec::new();
         let mut last: Option<(&Group, bool)> = None;
         for (group, &eagle) in groups.iter().zip(flagged) {
             let same = last.is_some_and(|(other, flag)| {
-                flag == eagle
+                !apart
+                    && flag == eagle
                     && other.spec == group.spec
                     && other.manager == group.manager
                     && other.block_size == group.block_size
@@ -267,15 +273,17 @@ impl Class {
         table.retired = end;
     }
 
-    /// Blocks a group needs for `tokens` (`get_num_blocks_to_allocate` of the base manager).
+    /// Blocks all groups need for `tokens` (`get_num_blocks_to_allocate` of the base manager).
     pub(crate) fn needed(
         &self,
+        id: u32,
         table: &Table,
         pool: &BlockPool,
         ask: &Ask,
         hits: &[u32],
         tokens: u32,
     ) -> u64 {
+        let weight = pool.weight(id);
         let mut required = tokens.div_ceil(self.block_size);
         if ask.admission
             && let Some(cap) = self.admission_cap
@@ -284,7 +292,7 @@ impl Class {
         }
         let held = table.len();
         if table.cached != UNTRACKED {
-            return u64::from(required.saturating_sub(held));
+            return u64::from(required.saturating_sub(held)) * weight;
         }
         let skipped = self.skipped_tokens(ask.total_computed) / self.block_size;
         let local = u32::try_from(hits.len()).unwrap_or(u32::MAX) + held;
@@ -293,7 +301,7 @@ impl Class {
         if self.ends_inside_block(hits, ask.local_computed) {
             fresh += 1;
         }
-        u64::from(fresh) + evictable(pool, hits_left)
+        u64::from(fresh) * weight + evictable(id, pool, hits_left)
     }
 
     /// Whether a hit of `computed` tokens ends inside a block.
@@ -301,25 +309,22 @@ impl Class {
         !hits.is_empty() && !computed.is_multiple_of(self.block_size)
     }
 
-    /// Puts the hits into the table (`add_local_computed_blocks`).
-    pub(crate) fn adopt(&self, table: &mut Table, pool: &mut BlockPool, hits: &[u32], computed: u32) {
-        if self.manager == Manager::Ring {
-            return;
-        }
-        let skipped = self.skipped_tokens(computed) / self.block_size;
-        let hits = hits.get(skipped as usize..).unwrap_or(&[]);
+    /// Hits at the start that are behind the window already, of `computed` tokens.
+    pub(crate) fn skipped_hits(&self, computed: u32) -> u32 {
+        self.skipped_tokens(computed) / self.block_size
+    }
+
+    /// Puts the hits from `skipped` on into the table (`add_local_computed_blocks`); references are taken already.
+    pub(crate) fn adopt(&self, table: &mut Table, skipped: u32, hits: &[u32], computed: u32) {
         table.entries.resize(skipped as usize, NULL);
         for &entry in hits {
-            if entry < PLAIN {
-                pool.touch(entry);
-                table.named += 1;
-            }
+            table.named += u32::from(entry < PLAIN);
             table.entries.push(entry);
         }
         table.cached = table.len();
         if self.ends_inside_block(hits, computed) {
             let index = computed / self.block_size;
-            table.partial_hit = hits.last().map(|&slot| (index, slot));
+            table.partial_hit = hits.last().map(|&entry| (index, entry));
             table.cached = index;
         }
     }
@@ -429,12 +434,22 @@ pub(crate) struct Ask {
     pub(crate) prefill_end: u32,
 }
 
-/// Blocks copied in this step: class, source and destination, both held until the step is scheduled.
+/// Blocks copied in this step: class, entries of the source and the destination, both held until the step is
+/// scheduled.
 pub(crate) type Copies = Vec<(u32, u32, u32)>;
 
-/// Blocks of a hit that nobody holds.
-pub(crate) fn evictable(pool: &BlockPool, hits: &[u32]) -> u64 {
-    hits.iter().filter(|&&entry| entry < PLAIN && pool.is_evictable(entry)).count() as u64
+/// Blocks of a hit, over all groups of class `id`, that nobody holds.
+fn evictable(id: u32, pool: &BlockPool, hits: &[u32]) -> u64 {
+    let mut blocks = 0;
+    for &hit in hits {
+        if hit < COMPOSITE {
+            blocks += if pool.is_evictable(hit) { pool.weight(id) } else { 0 };
+        } else if hit < PLAIN {
+            let free = pool.parts_of(hit).iter().filter(|part| pool.is_evictable(part.slot));
+            blocks += free.map(|part| u64::from(part.hi - part.lo)).sum::<u64>();
+        }
+    }
+    blocks
 }
 
 /// Gives one entry of a table back and leaves the null block in its place.
@@ -445,9 +460,9 @@ pub(crate) fn release_entry(id: u32, table: &mut Table, pool: &mut BlockPool, in
             table.plain -= 1;
             pool.release_plain(id, 1);
         }
-        slot => {
+        entry => {
             table.named -= 1;
-            pool.release(slot, run);
+            pool.release(entry, run);
         }
     }
 }
@@ -466,7 +481,7 @@ pub(crate) fn redirect(
     copies.push((id, source, copy));
 }
 
-/// The slot of an entry that is about to get a key: plain blocks get a name first.
+/// An entry that is about to get a key: plain blocks get a name first.
 pub(crate) fn named(id: u32, table: &mut Table, pool: &mut BlockPool, index: usize) -> Option<u32> {
     match table.entries.get(index).copied() {
         None | Some(NULL) => None,
@@ -477,7 +492,7 @@ pub(crate) fn named(id: u32, table: &mut Table, pool: &mut BlockPool, index: usi
             table.named += 1;
             Some(slot)
         }
-        Some(slot) => Some(slot),
+        Some(entry) => Some(entry),
     }
 }
 

@@ -2,16 +2,10 @@
 //!
 //! Source: `find_longest_cache_hit` of the coordinators and managers, vLLM 0.32.
 
-use super::block_pool::Found;
 use super::cache::{Cache, Lookup, window_blocks};
-use super::class::NULL;
+use super::class::{NULL, PLAIN};
+use super::pieces::COMPOSITE;
 use crate::group::Manager;
-
-/// A class whose groups' blocks differ from one group on, so that it must be split there first.
-struct Mixed {
-    class: u32,
-    at: u32,
-}
 
 /// A hit: tokens found everywhere, and the longest hit of any one spec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,36 +24,29 @@ impl Cache {
         if !self.caching || tokens <= 1 {
             return Hit::default();
         }
+        self.pool.forget_parts();
         let longest = tokens - 1;
-        loop {
-            let result = if self.single {
-                let lookup = self.lookups[0].clone();
-                let alignment = lookup.block_size;
-                self.find(&lookup, slot, longest, tokens, self.any_eagle, alignment)
-                    .map(|tokens| Hit { tokens, shared_prefix_boundary: 0 })
-            } else {
-                self.find_hybrid(slot, longest, tokens)
-            };
-            match result {
-                Ok(hit) => return hit,
-                Err(Mixed { class, at }) => {
-                    self.split(class, at);
-                    for hits in &mut self.hits {
-                        hits.clear();
-                    }
+        let lookups = std::mem::take(&mut self.lookups);
+        let hit = if self.single
+            && let Some(lookup) = lookups.first()
+        {
+            let tokens = self.find(lookup, slot, longest, tokens, self.any_eagle, lookup.block_size);
+            Hit { tokens, shared_prefix_boundary: 0 }
+        } else {
+            self.converge(&lookups, slot, longest, tokens)
+        };
+        self.lookups = lookups;
+        if self.pool.has_postponed() {
+            for hits in &self.hits {
+                for &found in hits.iter().filter(|&&found| (COMPOSITE..PLAIN).contains(&found)) {
+                    self.pool.resolve(found);
                 }
             }
         }
+        hit
     }
 
-    fn find_hybrid(&mut self, slot: u32, longest: u32, tokens: u32) -> Result<Hit, Mixed> {
-        let lookups = std::mem::take(&mut self.lookups);
-        let result = self.converge(&lookups, slot, longest, tokens);
-        self.lookups = lookups;
-        result
-    }
-
-    fn converge(&mut self, lookups: &[Lookup], slot: u32, longest: u32, tokens: u32) -> Result<Hit, Mixed> {
+    fn converge(&mut self, lookups: &[Lookup], slot: u32, longest: u32, tokens: u32) -> Hit {
         for hits in &mut self.hits {
             hits.clear();
         }
@@ -88,7 +75,7 @@ impl Cache {
                     let margin = if fine { self.sizes.hash } else { lookup.block_size };
                     limit = (current + margin).min(hashed);
                 }
-                let length = self.find(lookup, slot, limit, tokens, drop, alignment)?;
+                let length = self.find(lookup, slot, limit, tokens, drop, alignment);
                 if drop {
                     verified[index] = true;
                 } else if length < current {
@@ -112,7 +99,7 @@ impl Cache {
             }
         }
         let shared_prefix_boundary = if deepest > hit { deepest } else { 0 };
-        Ok(Hit { tokens: hit, shared_prefix_boundary })
+        Hit { tokens: hit, shared_prefix_boundary }
     }
 
     /// The longest hit of one spec, at most `limit` tokens; its blocks go to `hits`.
@@ -124,7 +111,7 @@ impl Cache {
         tokens: u32,
         drop: bool,
         alignment: u32,
-    ) -> Result<u32, Mixed> {
+    ) -> u32 {
         for &class in &lookup.classes {
             self.hits[class as usize].clear();
         }
@@ -135,36 +122,24 @@ impl Cache {
             }
             Manager::ChunkedLocal { chunk } => self.find_chunk(lookup, slot, limit, chunk),
             Manager::State { .. } => self.find_state(lookup, slot, limit, tokens, alignment),
-            Manager::Cross | Manager::Ring => Ok(0),
+            Manager::Cross | Manager::Ring => 0,
         }
     }
 
     /// Looks the block that ends with hash `unit` up in all classes; pushes it to `hits` if all have it.
-    fn probe(&mut self, lookup: &Lookup, slot: u32, unit: u32) -> Result<bool, Mixed> {
+    fn probe(&mut self, lookup: &Lookup, slot: u32, unit: u32) -> bool {
         let hash = self.tokens[slot as usize].hash(unit, self.sizes.hash);
-        if let [class] = lookup.classes[..] {
-            return match self.pool.find(self.pool.class_key(class, hash)) {
-                Found::Miss => Ok(false),
-                Found::Slot(found) => {
-                    self.hits[class as usize].push(found);
-                    Ok(true)
-                }
-                Found::Mixed(at) => Err(Mixed { class, at }),
-            };
-        }
         for (place, &class) in lookup.classes.iter().enumerate() {
-            match self.pool.find(self.pool.class_key(class, hash)) {
-                Found::Miss => {
-                    for &class in &lookup.classes[..place] {
-                        self.hits[class as usize].pop();
-                    }
-                    return Ok(false);
+            let key = self.pool.class_key(class, hash);
+            let Some(found) = self.pool.find(key) else {
+                for &class in &lookup.classes[..place] {
+                    self.hits[class as usize].pop();
                 }
-                Found::Slot(found) => self.hits[class as usize].push(found),
-                Found::Mixed(at) => return Err(Mixed { class, at }),
-            }
+                return false;
+            };
+            self.hits[class as usize].push(found);
         }
-        Ok(true)
+        true
     }
 
     fn trim(&mut self, lookup: &Lookup, blocks: u32) {
@@ -181,13 +156,13 @@ impl Cache {
         tokens: u32,
         drop: bool,
         alignment: u32,
-    ) -> Result<u32, Mixed> {
+    ) -> u32 {
         let block_size = lookup.block_size;
         let scale = block_size / self.sizes.hash;
         let fine = alignment < block_size && block_size.is_multiple_of(alignment);
         let mut blocks = 0;
         while blocks < (limit / block_size).min(tokens / block_size) {
-            if !self.probe(lookup, slot, (blocks + 1) * scale - 1)? {
+            if !self.probe(lookup, slot, (blocks + 1) * scale - 1) {
                 break;
             }
             blocks += 1;
@@ -197,7 +172,7 @@ impl Cache {
             let first = blocks * scale;
             let last = (first + scale - 1).min(limit / alignment).min(tokens / self.sizes.hash);
             for unit in (first..last).rev() {
-                if self.probe(lookup, slot, unit)? {
+                if self.probe(lookup, slot, unit) {
                     length = (unit + 1) * alignment;
                     break;
                 }
@@ -208,7 +183,7 @@ impl Cache {
         }
         length -= length % alignment;
         self.trim(lookup, length.div_ceil(block_size));
-        Ok(length)
+        length
     }
 
     fn find_window(
@@ -219,7 +194,7 @@ impl Cache {
         window: u32,
         drop: bool,
         alignment: u32,
-    ) -> Result<u32, Mixed> {
+    ) -> u32 {
         let block_size = lookup.block_size;
         let scale = block_size / self.sizes.hash;
         let need = window_blocks(window, block_size, drop);
@@ -229,7 +204,7 @@ impl Cache {
         let mut blocks = 0;
         let mut matched = false;
         for index in (0..most).rev() {
-            if self.probe(lookup, slot, (index + 1) * scale - 1)? {
+            if self.probe(lookup, slot, (index + 1) * scale - 1) {
                 if run == 0 && block_size != alignment {
                     let end = if drop { index } else { index + 1 };
                     if !(end * block_size).is_multiple_of(alignment) {
@@ -271,7 +246,7 @@ impl Cache {
             }
         }
         self.trim(lookup, blocks);
-        Ok(blocks * block_size)
+        blocks * block_size
     }
 
     fn unpush(&mut self, lookup: &Lookup) {
@@ -280,7 +255,7 @@ impl Cache {
         }
     }
 
-    fn find_chunk(&mut self, lookup: &Lookup, slot: u32, limit: u32, chunk: u32) -> Result<u32, Mixed> {
+    fn find_chunk(&mut self, lookup: &Lookup, slot: u32, limit: u32, chunk: u32) -> u32 {
         let block_size = lookup.block_size;
         let scale = block_size / self.sizes.hash;
         let start = limit / chunk * chunk / block_size;
@@ -288,10 +263,10 @@ impl Cache {
             self.hits[class as usize].resize(start as usize, NULL);
         }
         let mut blocks = start;
-        while blocks < limit / block_size && self.probe(lookup, slot, (blocks + 1) * scale - 1)? {
+        while blocks < limit / block_size && self.probe(lookup, slot, (blocks + 1) * scale - 1) {
             blocks += 1;
         }
-        Ok(blocks * block_size)
+        blocks * block_size
     }
 
     fn find_state(
@@ -301,30 +276,30 @@ impl Cache {
         limit: u32,
         tokens: u32,
         alignment: u32,
-    ) -> Result<u32, Mixed> {
+    ) -> u32 {
         let block_size = lookup.block_size;
         let scale = block_size / self.sizes.hash;
         if alignment < block_size && block_size.is_multiple_of(alignment) {
             let most = (limit / alignment).min(tokens / self.sizes.hash);
             for unit in (0..most).rev() {
-                if self.probe(lookup, slot, unit)? {
+                if self.probe(lookup, slot, unit) {
                     self.pad(lookup, unit / scale);
-                    return Ok((unit + 1) * alignment);
+                    return (unit + 1) * alignment;
                 }
             }
-            return Ok(0);
+            return 0;
         }
         for index in (0..limit / block_size).rev() {
-            if self.probe(lookup, slot, (index + 1) * scale - 1)? {
+            if self.probe(lookup, slot, (index + 1) * scale - 1) {
                 if block_size != alignment && !((index + 1) * block_size).is_multiple_of(alignment) {
                     self.unpush(lookup);
                     continue;
                 }
                 self.pad(lookup, index);
-                return Ok((index + 1) * block_size);
+                return (index + 1) * block_size;
             }
         }
-        Ok(0)
+        0
     }
 
     /// Null blocks before the one that was found.

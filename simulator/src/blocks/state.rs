@@ -4,7 +4,8 @@
 //! Source: `MambaManager` in `vllm/v1/core/single_type_kv_cache_manager.py`, 0.32.
 
 use super::block_pool::BlockPool;
-use super::class::{Ask, Class, Copies, NULL, PLAIN, Table, UNTRACKED, evictable, redirect};
+use super::class::{Ask, Class, Copies, NULL, PLAIN, Table, UNTRACKED, redirect};
+use super::pieces::COMPOSITE;
 use crate::group::{Manager, StateMode};
 
 /// The boundary at which a prefill that ends at `tokens` can be taken up again
@@ -54,10 +55,12 @@ pub(crate) struct StateContext {
 }
 
 impl Class {
-    /// Blocks a group needs (`MambaManager.get_num_blocks_to_allocate`); `None` if the hit was made in this
+    /// Blocks all groups need (`MambaManager.get_num_blocks_to_allocate`); `None` if the hit was made in this
     /// step, so that the request must wait for the next.
+    #[expect(clippy::too_many_arguments, reason = "what vLLM's method is given")]
     pub(crate) fn state_needed(
         &self,
+        id: u32,
         table: &mut Table,
         pool: &BlockPool,
         ask: &Ask,
@@ -65,12 +68,15 @@ impl Class {
         tokens: u32,
         context: StateContext,
     ) -> Option<u64> {
-        if let Some(&last) = hits.last()
-            && last < PLAIN
-            && let Some(key) = pool.key(last)
-            && self.cached_this_step.contains(&key)
-        {
-            return None;
+        let is_new = |slot: u32| pool.key(slot).is_some_and(|key| self.cached_this_step.contains(&key));
+        match hits.last() {
+            Some(&last) if last < COMPOSITE && is_new(last) => return None,
+            Some(&last) if (COMPOSITE..PLAIN).contains(&last) => {
+                if pool.parts_of(last).iter().any(|part| is_new(part.slot)) {
+                    return None;
+                }
+            }
+            _ => {}
         }
         let Manager::State { mode, speculative_blocks, checkpoint_blocks, checkpoint_alignment } =
             self.manager
@@ -79,7 +85,7 @@ impl Class {
         };
         if mode != StateMode::Align {
             let tokens = tokens.saturating_add(self.block_size.saturating_mul(speculative_blocks));
-            return Some(self.needed(table, pool, ask, hits, tokens));
+            return Some(self.needed(id, table, pool, ask, hits, tokens));
         }
         let tokens = ask.main_model;
         let required = i64::from(tokens.div_ceil(self.block_size)) + i64::from(speculative_blocks);
@@ -117,8 +123,19 @@ impl Class {
             }
             fresh = fresh.min(most);
         }
-        let total = fresh + i64::try_from(evictable(pool, hits)).unwrap_or(i64::MAX);
-        Some(u64::try_from(total).unwrap_or(0))
+        // A hit ends in one state; before it lie null blocks.
+        let blocks = |slot: Option<u32>, groups: u64| {
+            let free = i64::from(slot.is_some_and(|slot| pool.is_evictable(slot)));
+            u64::try_from(fresh + free).unwrap_or(0) * groups
+        };
+        Some(match hits.last() {
+            Some(&last) if last < COMPOSITE => blocks(Some(last), pool.weight(id)),
+            Some(&last) if last < PLAIN => {
+                let parts = pool.parts_of(last).iter();
+                parts.map(|part| blocks(Some(part.slot), u64::from(part.hi - part.lo))).sum()
+            }
+            _ => blocks(None, pool.weight(id)),
+        })
     }
 
     /// Hands out blocks (`MambaManager.allocate_new_blocks`) and says how many entries the worker gets.
@@ -165,20 +182,17 @@ impl Class {
         }
         let partial = table.partial_hit.take();
         let fresh = required.saturating_sub(table.len()) + u32::from(partial.is_some());
-        pool.take(u64::from(pool.weights[id as usize]) * u64::from(fresh));
+        pool.take(pool.weight(id) * u64::from(fresh));
         let mut returned = table.len() - held;
         let mut plain = fresh;
         if let Some((index, source)) = partial {
             plain -= 1;
             if table.allocated {
                 // The running request stays on its block; the cached state moves to the copy.
-                let copy = pool.name(id, 1);
-                pool.move_keys(source, copy);
-                pool.hold(source);
+                let copy = pool.name_copy(id, source);
+                let source = pool.hold(source);
                 copies.push((id, source, copy));
-                if let Some(key) = pool.key(copy) {
-                    self.cached_this_step.push(key);
-                }
+                self.cached_this_step.extend(pool.pieces(copy).filter_map(|slot| pool.key(slot)));
             } else {
                 redirect(id, table, pool, copies, index, source);
                 returned += 1;
@@ -196,11 +210,7 @@ impl Class {
         }
         let end = (table.cached as usize).min(table.entries.len());
         for &entry in table.entries.get(before as usize..end).unwrap_or(&[]) {
-            if entry < PLAIN
-                && let Some(key) = pool.key(entry)
-            {
-                self.cached_this_step.push(key);
-            }
+            self.cached_this_step.extend(pool.pieces(entry).filter_map(|slot| pool.key(slot)));
         }
     }
 }

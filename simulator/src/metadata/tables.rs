@@ -18,16 +18,34 @@ pub struct Count {
     pub d2h: u64,
 }
 
-/// What `update_block_table` costs in place of `build`.
+/// What `update_block_table` costs in place of `build`, in the steps in which a builder has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reuse {
-    /// In a decode step.
-    pub decode: Count,
-    /// In a step that verifies drafts.
-    pub verify: Count,
-    /// In a step with prompts.
-    pub mixed: Count,
+    decode: Count,
+    mixed: Count,
+    decode_eager: Count,
+    mixed_eager: Count,
+    verify: Option<Count>,
+    mixed_drafts: Option<Count>,
+    verify_eager: Option<Count>,
+    mixed_drafts_eager: Option<Count>,
+}
+
+impl Reuse {
+    /// Counts in decode, verify and mixed steps and mixed steps with drafts; `None` if the builder does not let its
+    /// metadata be taken over where the engine drafts, and `drafts` says that it does.
+    pub(super) fn counts(&self, full_graphs: bool, drafts: bool) -> Option<[Count; 4]> {
+        let (decode, verify, mixed, mixed_drafts) = if full_graphs {
+            (self.decode, self.verify, self.mixed, self.mixed_drafts)
+        } else {
+            (self.decode_eager, self.verify_eager, self.mixed_eager, self.mixed_drafts_eager)
+        };
+        if drafts && (verify.is_none() || mixed_drafts.is_none()) {
+            return None;
+        }
+        Some([decode, verify.unwrap_or_default(), mixed, mixed_drafts.unwrap_or_default()])
+    }
 }
 
 /// A metadata builder.
@@ -40,21 +58,38 @@ pub struct Builder {
     pub platform: String,
     /// What a later group of the same spec costs, where metadata can be taken over.
     pub reuse: Option<Reuse>,
-    /// With full graphs.
+    /// One token a request, with full graphs.
     pub decode: Count,
-    /// With full graphs.
+    /// Drafts to verify, with full graphs.
     pub verify: Count,
-    /// Steps with prompts.
+    /// Steps with prompts, where full graphs are on for the others.
     pub mixed: Count,
+    /// Steps with prompts and drafts, likewise.
+    pub mixed_drafts: Count,
     /// Without full graphs.
     pub decode_eager: Count,
     /// Without full graphs.
     pub verify_eager: Count,
+    /// Without full graphs.
+    pub mixed_eager: Count,
+    /// Without full graphs.
+    pub mixed_drafts_eager: Count,
     /// Whether each call fills the page indices of the longest batch.
     #[serde(default)]
     pub fills_page_indices: bool,
     /// Where the counts come from.
     pub source: String,
+}
+
+impl Builder {
+    /// Counts in decode, verify and mixed steps and mixed steps with drafts.
+    pub(super) fn counts(&self, full_graphs: bool) -> [Count; 4] {
+        if full_graphs {
+            [self.decode, self.verify, self.mixed, self.mixed_drafts]
+        } else {
+            [self.decode_eager, self.verify_eager, self.mixed_eager, self.mixed_drafts_eager]
+        }
+    }
 }
 
 /// What a model runner does besides.

@@ -96,6 +96,9 @@ impl Platform {
 pub(crate) enum Family {
     Kda,
     Gdn,
+    Mamba1,
+    Mamba2,
+    ShortConv,
     MlaFp8,
     Mla,
     Attention,
@@ -119,6 +122,9 @@ impl Setup {
             (Family::Kda, Platform::Rocm) => "kda-rocm",
             (Family::Gdn, Platform::Nvidia) => "gdn-cuda",
             (Family::Gdn, Platform::Rocm) => "gdn-rocm",
+            (Family::Mamba1, _) => "mamba1",
+            (Family::Mamba2, _) => "mamba2",
+            (Family::ShortConv, _) => "short-conv",
             (Family::MlaFp8 | Family::Mla, Platform::Nvidia) => "fa3-mla",
             (Family::MlaFp8, Platform::Rocm) => "aiter-mla-fp8",
             (Family::Mla, Platform::Rocm) => "aiter-mla-bf16",
@@ -285,7 +291,11 @@ fn family(spec: &KvCacheSpec) -> Family {
     match spec {
         KvCacheSpec::Mamba(state) => match state.mamba_type.as_deref() {
             Some(name) if name.to_ascii_lowercase().contains("gdn") => Family::Gdn,
-            _ => Family::Kda,
+            Some("MAMBA1") => Family::Mamba1,
+            Some("SHORT_CONV") => Family::ShortConv,
+            // KDA keeps a convolution each of queries, keys and values; Mamba 2 has one.
+            _ if state.state.shapes.len() > 2 => Family::Kda,
+            _ => Family::Mamba2,
         },
         KvCacheSpec::Attention(attention) if attention.kind.kind().is_mla_family() => {
             if format!("{:?}", attention.dtype).to_ascii_lowercase().contains("8") {
