@@ -19,6 +19,7 @@ mod layer_types;
 mod mla;
 mod own;
 mod platform;
+mod refusals;
 mod settings;
 mod state;
 
@@ -66,6 +67,7 @@ pub fn import(
     let target = config::Config::new(config)?;
     let mut context = settings::Context::new(&target, settings)?;
     let mut layers = architectures::layers(&target, &mut context)?;
+    refusals::check(&target, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;
     finish::finish(&target, context, &layers)
 }
