@@ -64,7 +64,7 @@ pub(crate) struct EngineFlags {
     #[arg(long, default_value = "auto", value_name = "DTYPE")]
     pub(crate) mamba_ssm_cache_dtype: String,
 
-    /// Where it runs: cpu, cuda-hopper, cuda-blackwell, rocm [default: cuda-hopper].
+    /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
     #[arg(long, value_name = "PLATFORM")]
     pub(crate) platform: Option<String>,
 }

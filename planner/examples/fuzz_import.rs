@@ -21,16 +21,16 @@ fn feed(input: &str, round: u64) {
         tensor_parallel_size: [1, 2, 8, 3][usize::try_from(round % 4).unwrap_or(0)],
         max_model_len: [1, 8192, u64::MAX][usize::try_from(round % 3).unwrap_or(0)],
         block_size: [None, Some(16), Some(u64::MAX / 2)][usize::try_from(round % 3).unwrap_or(0)],
-        platform: Platform::ALL[usize::try_from(round % 4).unwrap_or(0)],
-        speculative: round.is_multiple_of(5).then(|| Speculative {
+        platform: Platform::ALL[usize::try_from(round % 5).unwrap_or(0)],
+        speculative: round.is_multiple_of(3).then(|| Speculative {
             method: ["mtp", "eagle3", "dflash", "dspark", "draft_model"]
-                [usize::try_from(round % 25 / 5).unwrap_or(0)]
+                [usize::try_from(round % 15 / 3).unwrap_or(0)]
             .to_owned(),
             num_speculative_tokens: round % 8,
         }),
         ..ImportSettings::default()
     };
-    let draft = round.is_multiple_of(5).then_some(&config);
+    let draft = round.is_multiple_of(3).then_some(&config);
     let _ = import(&config, draft, &settings);
 }
 

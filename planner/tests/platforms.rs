@@ -23,9 +23,18 @@ fn deepseek(version: &str) -> Value {
         "3.2" => ("DeepseekV32ForCausalLM", "deepseek_v32"),
         _ => ("DeepseekV4ForCausalLM", "deepseek_v4"),
     };
-    json!({"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16", "num_hidden_layers": 2,
-           "qk_nope_head_dim": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "index_topk": (version == "3.2").then_some(2048),
-           "head_dim": 512, "sliding_window": 128, "compress_ratios": [0, 4, 128]})
+    let mut config = json!({"architectures": [name], "model_type": kind, "torch_dtype": "bfloat16",
+        "num_hidden_layers": 2, "qk_nope_head_dim": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64});
+    match version {
+        "3" => {}
+        "3.2" => config["index_topk"] = json!(2048),
+        _ => {
+            config["head_dim"] = json!(512);
+            config["sliding_window"] = json!(128);
+            config["compress_ratios"] = json!([0, 4, 128]);
+        }
+    }
+    config
 }
 
 fn with(config: &Value, platform: Platform, kv_cache_dtype: &str, block_size: Option<u64>) -> Imported {

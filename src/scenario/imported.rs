@@ -101,6 +101,9 @@ fn written(path: &str, file: ModelFile) -> Written {
     written.engine.version = Some(settings.version);
     written.engine.settings.tensor_parallel_size = settings.tensor_parallel_size;
     written.engine.settings.max_model_len = settings.max_model_len;
+    if let Some(layout) = imported.layout {
+        written.engine.settings.kv_cache_layout = layout;
+    }
     written.engine.settings.mamba_cache_mode = settings.mamba_cache_mode;
     written.engine.num_speculative_tokens = settings.speculative.map(|s| s.num_speculative_tokens);
     written

@@ -26,6 +26,7 @@ mod state;
 use serde_json::Value;
 
 use crate::model::Model;
+use crate::settings::Layout;
 
 pub use architectures::known_architectures;
 pub use error::ImportError;
@@ -50,6 +51,8 @@ pub struct Imported {
     pub architecture: String,
     /// The KV cache dtype, resolved as far as the config says, as vLLM names it.
     pub kv_cache_dtype: String,
+    /// The layout of the cache that its backends demand, where they demand one.
+    pub layout: Option<Layout>,
     /// What was assumed where the config or the platform leaves it open.
     pub notes: Vec<String>,
 }

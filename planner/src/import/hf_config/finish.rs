@@ -9,6 +9,7 @@ use super::align::{self, Blocks};
 use super::config::Config;
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Latent, Layers, State};
+use super::platform::{self, Kernels};
 use super::settings::Context;
 use crate::dtype::DType;
 use crate::engine::WindowBlocks;
@@ -18,9 +19,13 @@ use crate::spec::{KvCacheSpec, KvQuantMode, RawSpec, SparseCacheRole, SpecKind};
 
 pub(super) fn finish(
     config: &Config<'_>,
-    context: Context<'_>,
+    mut context: Context<'_>,
     layers: &Layers,
 ) -> Result<Imported, ImportError> {
+    let kernels = Kernels::of(context.settings.platform, config, layers.use_mla, &context.kv.name);
+    if layers.use_mla && kernels.backend.packs(&context.kv.name) {
+        context.kv.name = "fp8_ds_mla".into();
+    }
     let blocks = align::blocks(config, &context, layers)?;
     let mut model = Model::default();
     let mut shared = Vec::new();
@@ -48,6 +53,7 @@ pub(super) fn finish(
         shared,
         architecture: config.architecture().to_owned(),
         kv_cache_dtype: context.kv.name.to_string(),
+        layout: platform::layout(config),
         notes: context.notes,
     })
 }

@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use super::config::Config;
+use crate::settings::Layout;
 
 /// Where the engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,15 +17,17 @@ pub enum Platform {
     /// NVIDIA Hopper: FlashAttention 3, FlashMLA.
     #[default]
     CudaHopper,
-    /// NVIDIA Blackwell: FlashInfer, TRT-LLM MLA.
+    /// NVIDIA Blackwell of data centres (capability 10): FlashInfer, TRT-LLM MLA.
     CudaBlackwell,
+    /// NVIDIA Blackwell of capability 12, RTX and DGX Spark: FlashAttention, Triton MLA.
+    CudaSm120,
     /// AMD: ROCm attention, AITER MLA.
     Rocm,
 }
 
 impl Platform {
     /// Every platform.
-    pub const ALL: &[Self] = &[Self::Cpu, Self::CudaHopper, Self::CudaBlackwell, Self::Rocm];
+    pub const ALL: &[Self] = &[Self::Cpu, Self::CudaHopper, Self::CudaBlackwell, Self::CudaSm120, Self::Rocm];
 
     /// The name in flags and files.
     pub const fn name(self) -> &'static str {
@@ -32,13 +35,14 @@ impl Platform {
             Self::Cpu => "cpu",
             Self::CudaHopper => "cuda-hopper",
             Self::CudaBlackwell => "cuda-blackwell",
+            Self::CudaSm120 => "cuda-sm120",
             Self::Rocm => "rocm",
         }
     }
 
     /// Whether this is one of NVIDIA's.
     pub const fn is_cuda(self) -> bool {
-        matches!(self, Self::CudaHopper | Self::CudaBlackwell)
+        matches!(self, Self::CudaHopper | Self::CudaBlackwell | Self::CudaSm120)
     }
 }
 
@@ -94,6 +98,7 @@ mod backends {
     pub(super) const FLASH_ATTN_MLA_SPARSE: Backend = multiples("FLASH_ATTN_MLA_SPARSE", &[64]);
     pub(super) const FLASHMLA_SPARSE: Backend = multiples("FLASHMLA_SPARSE", &[64]);
     pub(super) const FLASHINFER_MLA_SPARSE: Backend = multiples("FLASHINFER_MLA_SPARSE", &[64]);
+    pub(super) const FLASHINFER_MLA_SPARSE_SM120: Backend = multiples("FLASHINFER_MLA_SPARSE_SM120", &[64]);
     pub(super) const ROCM_AITER_MLA_SPARSE: Backend = multiples("ROCM_AITER_MLA_SPARSE", &[1]);
     pub(super) const DEEPSEEK_V4: Backend = exactly("DEEPSEEK_SPARSE_SWA", &[256]);
     pub(super) const DEEPSEEK_V41_64: Backend = exactly("FLASHMLA_SPARSE_DSV41", &[64]);
@@ -160,7 +165,7 @@ impl Kernels {
 fn plain(platform: Platform) -> Backend {
     match platform {
         Platform::Cpu => backends::CPU_ATTN,
-        Platform::CudaHopper => backends::FLASH_ATTN,
+        Platform::CudaHopper | Platform::CudaSm120 => backends::FLASH_ATTN,
         Platform::CudaBlackwell => backends::FLASHINFER,
         Platform::Rocm => backends::ROCM_ATTN,
     }
@@ -188,12 +193,36 @@ fn latent(platform: Platform, config: &Config<'_>, kv_dtype: &str) -> Backend {
             Ok(Some(64 | 128 | 192)) => backends::FLASHINFER_MLA,
             _ => backends::CUTLASS_MLA,
         },
+        Platform::CudaSm120 if sparse => backends::FLASHINFER_MLA_SPARSE_SM120,
+        Platform::CudaSm120 => backends::TRITON_MLA,
         Platform::Rocm if sparse => backends::ROCM_AITER_MLA_SPARSE,
         Platform::Rocm => backends::TRITON_MLA,
     }
 }
 
+/// The layout of the cache that a model's own backends demand.
+///
+/// # Source
+/// `supported_kv_cache_layouts` of `DeepseekV4IndexerBackend` and `KpoolTailBackend` in
+/// `vllm/v1/attention/backends/mla/indexer.py`, vLLM 0.32.
+pub(super) fn layout(config: &Config<'_>) -> Option<Layout> {
+    let packs = matches!(config.text_type(), "deepseek_v4" | "deepseek_v41" | "glm5_next" | "glm5_next_text");
+    packs.then_some(Layout::Blhnc)
+}
+
 impl Backend {
+    /// Whether latents that are asked for in this dtype are kept as `fp8_ds_mla`.
+    ///
+    /// # Source
+    /// `_canonicalize_sparse_mla_kv_cache_dtype` in `vllm/model_executor/layers/attention/mla_attention.py`, vLLM 0.32.
+    pub(super) fn packs(&self, kv_dtype: &str) -> bool {
+        if *self == backends::FLASHMLA_SPARSE {
+            kv_dtype.starts_with("fp8")
+        } else {
+            *self == backends::FLASHINFER_MLA_SPARSE_SM120 && matches!(kv_dtype, "auto" | "fp8" | "fp8_e4m3")
+        }
+    }
+
     /// The smallest size.
     pub(super) fn smallest(&self) -> u64 {
         self.sizes.iter().copied().min().unwrap_or(1)

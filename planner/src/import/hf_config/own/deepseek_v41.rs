@@ -134,7 +134,7 @@ fn indexer(config: &Config<'_>, context: &Context<'_>, ratio: u64) -> Result<Cac
 pub(in super::super) fn block(context: &Context<'_>) -> u64 {
     context.settings.block_size.unwrap_or(match context.settings.platform {
         Platform::CudaHopper | Platform::Rocm => 64,
-        Platform::CudaBlackwell | Platform::Cpu => 128,
+        Platform::CudaBlackwell | Platform::CudaSm120 | Platform::Cpu => 128,
     })
 }
 
