@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use planner::import::hf_config::{
     ImportError, ImportSettings, Imported, Platform, Speculative, import, known_architectures,
 };
+use planner::import::log::{ServerLog, Value as Logged};
 use planner::{EngineVersion, MambaCacheMode};
 use serde_json::Value;
 
@@ -63,9 +64,9 @@ pub(crate) struct EngineFlags {
     #[arg(long, default_value = "auto", value_name = "DTYPE")]
     pub(crate) mamba_ssm_cache_dtype: String,
 
-    /// Where it runs: cpu, cuda-hopper, cuda-blackwell, rocm.
-    #[arg(long, default_value = "cuda-hopper", value_name = "PLATFORM")]
-    pub(crate) platform: String,
+    /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
+    #[arg(long, value_name = "PLATFORM")]
+    pub(crate) platform: Option<String>,
 }
 
 /// A model that was read.
@@ -86,7 +87,10 @@ impl EngineFlags {
         let config = read_config(model)?;
         let draft = self.draft.as_deref().map(read_config).transpose()?;
         let failed = || Failure::new(format!("failed to import `{}`", model.display()));
-        let platform: Platform = self.platform.parse().map_err(|cause: String| failed().caused_by(cause))?;
+        let platform: Platform = match &self.platform {
+            Some(name) => name.parse().map_err(|cause: String| failed().caused_by(cause))?,
+            None => Platform::default(),
+        };
         let mamba_cache_mode = match self.mamba_cache_mode.as_deref() {
             None | Some("align") => MambaCacheMode::Align,
             Some("none") => MambaCacheMode::None,
@@ -123,6 +127,49 @@ impl EngineFlags {
             _ => stem,
         };
         Ok(ModelFile { name, imported, settings })
+    }
+
+    /// The same, with what a server's log says where a flag does not.
+    pub(crate) fn or_logged(&self, log: &ServerLog) -> Self {
+        let mut flags = self.clone();
+        let text = |name: &str| {
+            let found = log.flag(name).or_else(|| log.setting(name))?;
+            found.value.text().map(|text| text.trim_start_matches("torch.").to_owned())
+        };
+        let fill = |given: &mut String, name: &str| {
+            if given == "auto"
+                && let Some(logged) = text(name)
+            {
+                *given = logged;
+            }
+        };
+        flags.tp = flags.tp.or(log.count("tensor_parallel_size").map(|found| found.value));
+        flags.block_size = flags.block_size.or(log.flag("block_size").and_then(|found| found.value.count()));
+        let logged_length = log
+            .concurrency
+            .first()
+            .map(|found| found.value.max_model_len)
+            .or(log.count("max_model_len").map(|found| found.value))
+            .or(log.max_model_len.as_ref().map(|found| found.value));
+        flags.max_model_len = flags.max_model_len.or(logged_length);
+        fill(&mut flags.kv_cache_dtype, "kv_cache_dtype");
+        fill(&mut flags.dtype, "dtype");
+        fill(&mut flags.mamba_cache_dtype, "mamba_cache_dtype");
+        fill(&mut flags.mamba_ssm_cache_dtype, "mamba_ssm_cache_dtype");
+        let logged_mode = text("mamba_cache_mode").or(log.mamba_cache_mode.as_ref().map(|m| m.value.clone()));
+        // Without prefix caching a request keeps one state.
+        let cached = log.setting("enable_prefix_caching").or_else(|| log.flag("enable_prefix_caching"));
+        let uncached = cached.is_some_and(|found| *found.value == Logged::Bool(false));
+        let mode = logged_mode.or(uncached.then(|| "none".to_owned()));
+        flags.mamba_cache_mode = flags.mamba_cache_mode.or(mode);
+        if let Some(found) = log.speculative() {
+            flags.method = flags.method.or(found.value.0);
+            flags.num_speculative_tokens = flags.num_speculative_tokens.or(found.value.1);
+        }
+        if flags.platform.is_none() && log.tokens.first().is_some_and(|found| found.value.device == "CPU") {
+            flags.platform = Some(Platform::Cpu.name().to_owned());
+        }
+        flags
     }
 
     fn speculative(&self, draft: Option<&Value>) -> Option<Speculative> {

@@ -8,6 +8,8 @@ mod args;
 mod complaint;
 mod engine;
 mod fields;
+#[cfg(test)]
+mod fuzz;
 pub(crate) mod grouping;
 mod imported;
 mod layers;

@@ -9,90 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use planner::import::hf_config::{ImportSettings, Platform, Speculative, import};
 use planner::import::{json, log};
 
-/// A small generator of random numbers (xorshift64*).
-struct Random(u64);
+#[path = "../fuzz/mutate.rs"]
+mod mutate;
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        if n == 0 { 0 } else { usize::try_from(self.next() % n as u64).unwrap_or(0) }
-    }
-}
-
-/// What is put in the place of a piece of a seed.
-const PIECES: &[&str] = &[
-    "null",
-    "true",
-    "-1",
-    "0",
-    "1",
-    "3",
-    "1e308",
-    "18446744073709551615",
-    "99999999999999999999",
-    "\"32\"",
-    "[]",
-    "{}",
-    "[[[[",
-    "\"sliding_attention\"",
-    "\"auto\"",
-    "NaN",
-    "Infinity",
-    ",",
-    ":",
-    "\"",
-    "\\u0000",
-    "0.5",
-    "4294967296",
-];
-
-fn mutate(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut out = seed.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(out.len() + 1);
-        match random.below(6) {
-            0 if !out.is_empty() => {
-                let i = at.min(out.len() - 1);
-                out[i] = u8::try_from(random.next() & 0x7f).unwrap_or(b'x');
-            }
-            1 => {
-                let to = (at + random.below(16)).min(out.len());
-                out.drain(at..to);
-            }
-            2 => {
-                let piece = PIECES[random.below(PIECES.len())];
-                out.splice(at..at, piece.bytes());
-            }
-            3 => {
-                // The value after the next colon.
-                if let Some(colon) = out.get(at..).and_then(|rest| rest.iter().position(|c| *c == b':')) {
-                    let from = at + colon + 1;
-                    let to =
-                        out[from..].iter().position(|c| matches!(c, b',' | b'}')).map_or(from, |n| from + n);
-                    let piece = PIECES[random.below(PIECES.len())];
-                    out.splice(from..to, piece.bytes());
-                }
-            }
-            4 => {
-                let from = random.below(other.len());
-                let to = (from + random.below(64)).min(other.len());
-                out.splice(at..at, other[from..to].iter().copied());
-            }
-            _ => {
-                let to = (at + random.below(64)).min(out.len());
-                let again = out[at..to].to_vec();
-                out.splice(at..at, again);
-            }
-        }
-    }
-    out
-}
+use mutate::{Random, mutate, peak_kib};
 
 fn feed(input: &str, round: u64) {
     let _ = log::read(input.as_bytes());
@@ -101,16 +21,16 @@ fn feed(input: &str, round: u64) {
         tensor_parallel_size: [1, 2, 8, 3][usize::try_from(round % 4).unwrap_or(0)],
         max_model_len: [1, 8192, u64::MAX][usize::try_from(round % 3).unwrap_or(0)],
         block_size: [None, Some(16), Some(u64::MAX / 2)][usize::try_from(round % 3).unwrap_or(0)],
-        platform: Platform::ALL[usize::try_from(round % 4).unwrap_or(0)],
-        speculative: round.is_multiple_of(5).then(|| Speculative {
+        platform: Platform::ALL[usize::try_from(round % 5).unwrap_or(0)],
+        speculative: round.is_multiple_of(3).then(|| Speculative {
             method: ["mtp", "eagle3", "dflash", "dspark", "draft_model"]
-                [usize::try_from(round % 25 / 5).unwrap_or(0)]
+                [usize::try_from(round % 15 / 3).unwrap_or(0)]
             .to_owned(),
             num_speculative_tokens: round % 8,
         }),
         ..ImportSettings::default()
     };
-    let draft = round.is_multiple_of(5).then_some(&config);
+    let draft = round.is_multiple_of(3).then_some(&config);
     let _ = import(&config, draft, &settings);
 }
 
@@ -135,7 +55,8 @@ fn main() -> std::io::Result<()> {
             return Err(std::io::Error::other("a panic"));
         }
     }
-    let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = peak.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown").to_owned();
-    writeln!(out, "{count} inputs, no panic; {peak}")
+    match peak_kib() {
+        Some(peak) => writeln!(out, "{count} inputs, no panic; at most {peak} KiB"),
+        None => writeln!(out, "{count} inputs, no panic"),
+    }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use changes::{CHANGES, Change, Rule};
+pub use changes::{CHANGES, Change, Rule, holds_in_minor};
 
 use crate::settings::GroupSizeRule;
 
@@ -100,6 +100,17 @@ pub enum TupleGroups {
     None,
 }
 
+/// Which block a sliding-window layer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowBlocks {
+    /// The engine's.
+    Engine,
+    /// The smallest that its backend takes.
+    Smallest,
+    /// The largest that its backend takes and that is not above the engine's.
+    LargestWithin,
+}
+
 /// The decisions that differ between versions, for one version.
 ///
 /// Built from [`CHANGES`]; each field is one of its rows.
@@ -177,6 +188,12 @@ pub struct Rules {
     pub hidden_states_divide: bool,
     /// [`Rule::HiddenStatesScale`].
     pub hidden_states_scale: bool,
+    /// [`Rule::LatentBlocksOf128`].
+    pub latent_blocks_of_128: bool,
+    /// [`Rule::BlocksOfEveryBackend`].
+    pub blocks_of_every_backend: bool,
+    /// [`Rule::WindowsChooseBlock`] and [`Rule::WindowsTakeSmallestBlock`].
+    pub window_blocks: WindowBlocks,
     /// [`Rule::GroupSizesLogged`].
     pub group_sizes_logged: bool,
 }
@@ -226,6 +243,13 @@ impl Rules {
             one_capacity_line: holds(Rule::OneCapacityLine),
             hidden_states_divide: holds(Rule::HiddenStatesDivide),
             hidden_states_scale: holds(Rule::HiddenStatesScale),
+            latent_blocks_of_128: holds(Rule::LatentBlocksOf128),
+            blocks_of_every_backend: holds(Rule::BlocksOfEveryBackend),
+            window_blocks: match (holds(Rule::WindowsChooseBlock), holds(Rule::WindowsTakeSmallestBlock)) {
+                (false, _) => WindowBlocks::Engine,
+                (true, true) => WindowBlocks::Smallest,
+                (true, false) => WindowBlocks::LargestWithin,
+            },
             group_sizes_logged: holds(Rule::GroupSizesLogged),
         }
     }

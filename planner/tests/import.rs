@@ -22,13 +22,10 @@ fn recorded(name: &str) -> Vec<Value> {
     text.lines().map(|line| json::parse(line).expect("a case a line")).collect()
 }
 
-fn hold(name: &str, except: &[&str]) {
+fn hold(name: &str) {
     let mut wrong = Vec::new();
     for case in recorded(name) {
         let id = case.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if except.iter().any(|part| id.contains(part)) {
-            continue;
-        }
         let found = models::differences(&case);
         if !found.is_empty() {
             wrong.push(format!("{id}\n    {}", found.join("\n    ")));
@@ -39,18 +36,13 @@ fn hold(name: &str, except: &[&str]) {
 
 #[test]
 fn models() {
-    hold("models.jsonl.gz", &[]);
+    hold("models.jsonl.gz");
 }
 
 /// Defaults of transformers' classes, public configs, mutations of both, targets with drafts.
 #[test]
 fn models_wide() {
-    // Not imported: Inkling's convolution windows, HRM's cycles, Cosmos 3 Edge. Qwen3-ASR and GLM-ASR give
-    // their nested text config defaults of their own.
-    hold(
-        "models-wide.jsonl.gz",
-        &["Inkling", "HrmText", "Cosmos3Edge", "wild1-31-Qwen3ASR", "wild2-118-GlmAsr"],
-    );
+    hold("models-wide.jsonl.gz");
 }
 
 fn settings(tp: u64, platform: Platform) -> ImportSettings {
@@ -75,23 +67,6 @@ fn kv_heads_by_rank() {
         assert_eq!(spec.num_kv_heads, heads, "{tp} ranks");
     }
     assert!(matches!(imported(&llama(), 3, Platform::Cpu), Err(ImportError::NotDivisible { .. })));
-}
-
-/// Default block sizes: `check_and_update_config` of `vllm/platforms/cpu.py`, `DEFAULT_BLOCK_SIZE` of
-/// `vllm/config/cache.py` and `get_supported_kernel_block_sizes` of the MLA backends, vLLM 0.32.
-#[test]
-fn block_sizes_by_platform() {
-    let deepseek = json!({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
-                          "torch_dtype": "bfloat16", "num_hidden_layers": 1});
-    for (platform, plain, latent) in [
-        (Platform::Cpu, 128, 16),
-        (Platform::CudaHopper, 16, 64),
-        (Platform::CudaBlackwell, 16, 32),
-        (Platform::Rocm, 16, 16),
-    ] {
-        assert_eq!(imported(&llama(), 1, platform).map(|i| i.block_size), Ok(plain), "{platform:?}");
-        assert_eq!(imported(&deepseek, 1, platform).map(|i| i.block_size), Ok(latent), "{platform:?}");
-    }
 }
 
 /// `state_content_bytes` of `MLAAttention.get_kv_cache_spec`, vLLM 0.32.

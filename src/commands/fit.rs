@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::number::{bytes, thousands};
 use crate::render::table::{Side, Table};
-use crate::scenario::{Changes, parse_memory};
+use crate::scenario::{Changes, ModelArgs, Scenario, parse_memory};
 use crate::terminal::{Style, Terminal};
 
 /// What fits: the longest context, the most sequences, and where the memory goes
@@ -21,8 +21,11 @@ use crate::terminal::{Style, Terminal};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The model: a scenario file, a recorded case or a shipped name, as `k3plan plan` takes it.
-    #[arg(value_name = "SCENARIO")]
-    scenario: String,
+    #[arg(value_name = "SCENARIO", required_unless_present = "model", conflicts_with = "model")]
+    scenario: Option<String>,
+
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Memory of one device, such as 80GiB.
     #[arg(long, value_name = "SIZE", required_unless_present = "kv_cache_memory")]
@@ -67,14 +70,11 @@ pub(crate) struct Fitted<'a> {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let mut all = args.changes.load(&args.scenario)?;
-    if all.len() > 1 {
-        let names: Vec<String> = all.iter().take(6).map(|scenario| format!("`{}`", scenario.name)).collect();
-        return Err(Failure::new(format!("`{}` holds {} scenarios", args.scenario, all.len()))
-            .hint(format!("take one of them: {}", names.join(", ")))
-            .into());
-    }
-    let scenario = all.pop().ok_or_else(|| Failure::new(format!("`{}` holds no scenario", args.scenario)))?;
+    let scenario = match (&args.scenario, args.model.load(&args.changes, None)?) {
+        (_, Some(scenario)) => scenario,
+        (Some(name), None) => one(name, &args.changes)?,
+        (None, None) => return Err(Failure::new("failed to fit anything: no model is named").into()),
+    };
     let budget = budget(args)?;
     let rules = scenario.engine().rules();
     let fitted = Fitted {
@@ -85,6 +85,17 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         max_num_seqs: args.max_num_seqs.or(scenario.max_num_seqs),
     };
     report(&fitted, &budget, args.json, terminal)
+}
+
+/// The one scenario of that name.
+fn one(name: &str, changes: &Changes) -> Result<Scenario, Failure> {
+    let mut all = changes.load(name)?;
+    if all.len() > 1 {
+        let names: Vec<String> = all.iter().take(6).map(|scenario| format!("`{}`", scenario.name)).collect();
+        return Err(Failure::new(format!("`{name}` holds {} scenarios", all.len()))
+            .hint(format!("take one of them: {}", names.join(", "))));
+    }
+    all.pop().ok_or_else(|| Failure::new(format!("`{name}` holds no scenario")))
 }
 
 /// Fits a model to a budget and prints what came out.

@@ -13,12 +13,13 @@ use planner::import::log::{LINE_BYTES, Reader, ServerLog};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::scenario::{Changes, Scenario};
+use crate::scenario::{Changes, ModelArgs, Scenario};
 use crate::terminal::Terminal;
 
 /// Read what a vLLM server's log says of its KV cache
 ///
-/// With --scenario the plan of that model stands beside the log; exit code 1 if something cannot agree.
+/// With --model (a config.json, for which the log's own flags count) or --scenario the plan of that model stands
+/// beside the log; exit code 1 if something cannot agree.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The log, of any size; `-` is standard input.
@@ -26,11 +27,14 @@ pub(crate) struct Args {
     file: String,
 
     /// Set the plan of this scenario beside the log: a file or a shipped name, as `k3plan plan` takes it.
-    #[arg(long, value_name = "SCENARIO")]
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "model")]
     scenario: Option<String>,
 
-    /// Change a setting of the scenario, as for `k3plan plan`.
-    #[arg(long, value_name = "KEY=VALUE", requires = "scenario")]
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// Change a setting of the scenario or the model, as for `k3plan plan`.
+    #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
     /// Print JSON, schema `k3plan.import-log/1`.
@@ -47,15 +51,10 @@ struct Side {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let log = read(&args.file)?;
-    let side = args
-        .scenario
-        .as_ref()
-        .map(|name| {
-            let scenario = one(name, &args.set)?;
-            let beside = beside::beside(&log, &scenario.model, &scenario.settings, scenario.version);
-            Ok::<_, Failure>(Side { scenario: scenario.name, beside })
-        })
-        .transpose()?;
+    let side = scenario(args, &log)?.map(|scenario| {
+        let beside = beside::beside(&log, &scenario.model, &scenario.settings, scenario.version);
+        Side { scenario: scenario.name, beside }
+    });
     if args.json {
         json::write(&log, side.as_ref(), terminal)?;
     } else {
@@ -63,6 +62,20 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     }
     let fine = side.is_none_or(|side| side.beside.is_ok_and(|beside| !beside.disagrees()));
     Ok(if fine { Exit::Fine } else { Exit::CheckSaysNo })
+}
+
+/// What is set beside the log: a scenario, or a model as the log's flags serve it.
+fn scenario(args: &Args, log: &ServerLog) -> Result<Option<Scenario>, Failure> {
+    if let Some(name) = &args.scenario {
+        return one(name, &args.set).map(Some);
+    }
+    if args.model.model.is_none() && !args.set.is_empty() {
+        return Err(Failure::new("`--set` changes nothing without a model")
+            .hint("name one with `--model` or `--scenario`"));
+    }
+    let changes = Changes { set: args.set.clone(), ..Changes::default() };
+    let model = ModelArgs { flags: args.model.flags.or_logged(log), ..args.model.clone() };
+    model.load_for(Some(beside::engine(log, None, &mut Vec::new())), &changes, None)
 }
 
 /// The one scenario of that name.

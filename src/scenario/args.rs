@@ -1,6 +1,6 @@
 //! The arguments of every subcommand that reads scenarios.
 
-use super::imported::{self, ModelArgs};
+use super::imported::ModelArgs;
 use super::overrides::Override;
 use super::{Scenario, load};
 use crate::failure::Failure;
@@ -14,6 +14,10 @@ pub(crate) struct ScenarioArgs {
 
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+
+    /// Memory for the KV cache of each worker of `--model`, such as 40GiB.
+    #[arg(long, value_name = "SIZE", requires = "model")]
+    pub(crate) kv_cache_memory: Option<String>,
 
     #[command(flatten)]
     pub(crate) changes: Changes,
@@ -47,7 +51,7 @@ impl ScenarioArgs {
         for file in &self.files {
             all.extend(self.changes.load(file)?);
         }
-        all.extend(imported::load(&self.model, &self.changes)?);
+        all.extend(self.model.load(&self.changes, self.kv_cache_memory.as_deref())?);
         Ok(all)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use planner::RawSpec;
+use planner::{EngineVersion, RawSpec};
 
 use super::Scenario;
 use super::args::Changes;
@@ -23,31 +23,49 @@ pub(crate) struct ModelArgs {
 
     #[command(flatten)]
     pub(crate) flags: EngineFlags,
-
-    /// Memory for the KV cache of each worker, such as 40GiB.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) kv_cache_memory: Option<String>,
 }
 
-/// The scenario of `args`, changed.
-pub(super) fn load(args: &ModelArgs, changes: &Changes) -> Result<Option<Scenario>, Failure> {
-    let Some(path) = &args.model else { return Ok(None) };
-    let version = match &changes.engine {
-        Some(text) => Some(text.parse().map_err(|error: planner::engine::UnknownVersion| {
-            Failure::new("failed to read `--engine`").caused_by(error)
-        })?),
-        None => None,
-    };
-    let file = args.flags.read(path, version)?;
-    let mut overrides = changes.overrides()?;
-    if let Some(memory) = &args.kv_cache_memory {
-        overrides.push(Override::engine("--kv-cache-memory", "kv-cache-memory", memory));
+impl ModelArgs {
+    /// The scenario of the config, changed; `kv_cache_memory` is of each worker, such as `40GiB`.
+    ///
+    /// # Errors
+    /// If the config cannot be imported, or a change does not fit it.
+    pub(crate) fn load(
+        &self,
+        changes: &Changes,
+        kv_cache_memory: Option<&str>,
+    ) -> Result<Option<Scenario>, Failure> {
+        let version = match &changes.engine {
+            Some(text) => Some(text.parse().map_err(|error: planner::engine::UnknownVersion| {
+                Failure::new("failed to read `--engine`").caused_by(error)
+            })?),
+            None => None,
+        };
+        self.load_for(version, changes, kv_cache_memory)
     }
-    let mut written = written(&path.display().to_string(), file);
-    for over in &overrides {
-        over.onto_written(&mut written, true)?;
+
+    /// The same, for an engine that is known otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub(crate) fn load_for(
+        &self,
+        version: Option<EngineVersion>,
+        changes: &Changes,
+        kv_cache_memory: Option<&str>,
+    ) -> Result<Option<Scenario>, Failure> {
+        let Some(path) = &self.model else { return Ok(None) };
+        let file = self.flags.read(path, version)?;
+        let mut overrides = changes.overrides()?;
+        if let Some(memory) = kv_cache_memory {
+            overrides.push(Override::engine("--kv-cache-memory", "kv-cache-memory", memory));
+        }
+        let mut written = written(&path.display().to_string(), file);
+        for over in &overrides {
+            over.onto_written(&mut written, true)?;
+        }
+        Ok(Some(written.resolve()?))
     }
-    Ok(Some(written.resolve()?))
 }
 
 /// The layers as if a person had written them.
@@ -83,6 +101,9 @@ fn written(path: &str, file: ModelFile) -> Written {
     written.engine.version = Some(settings.version);
     written.engine.settings.tensor_parallel_size = settings.tensor_parallel_size;
     written.engine.settings.max_model_len = settings.max_model_len;
+    if let Some(layout) = imported.layout {
+        written.engine.settings.kv_cache_layout = layout;
+    }
     written.engine.settings.mamba_cache_mode = settings.mamba_cache_mode;
     written.engine.num_speculative_tokens = settings.speculative.map(|s| s.num_speculative_tokens);
     written

@@ -46,6 +46,14 @@ pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, 
     Ok(all)
 }
 
+/// The scenarios of a text in YAML, as of a file in no folder.
+#[cfg(test)]
+pub(super) fn of_text(name: &str, text: String) -> Result<Vec<Scenario>, Failure> {
+    let source = Rc::new(Source { name: name.to_owned(), text });
+    let Found::Tree(base) = base(name, &source, None, None)? else { return Ok(Vec::new()) };
+    arms(&base)?.into_iter().map(|(arm, tree)| Ok(written::read(arm, tree)?.resolve()?)).collect()
+}
+
 enum Found {
     Tree(Base),
     Recorded(Vec<Written>),

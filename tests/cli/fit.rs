@@ -64,3 +64,67 @@ fn it_adds_up_and_agrees_with_auto_fit() {
         assert_eq!(plan["plans"][0]["error"]["estimated_max_model_len"], fit["longest_context"]);
     }
 }
+
+/// A model is fitted from its own config, without a scenario.
+#[test]
+fn a_config() {
+    let config = "tests/data/configs/llama-3.1-70b.json";
+    insta::assert_snapshot!(
+        k3plan(&["fit", "--model", config, "--gpu-memory", "80GiB", "--weights", "16.5GiB", "--tp", "8"])
+            .whole()
+    );
+}
+
+/// With its prediction head, and with states beside the keys and values.
+#[test]
+fn a_config_with_a_draft() {
+    let config = "tests/data/configs/qwen3.5-27b.json";
+    let run = k3plan(&[
+        "fit",
+        "--model",
+        config,
+        "--method",
+        "mtp",
+        "--num-speculative-tokens",
+        "3",
+        "--gpu-memory",
+        "80GiB",
+        "--weights",
+        "51.8GiB",
+        "--overhead",
+        "2GiB",
+        "--max-model-len",
+        "131072",
+    ]);
+    insta::assert_snapshot!(run.whole());
+}
+
+/// The same model from its config and from the scenario that says the same.
+#[test]
+fn a_config_and_its_scenario_agree() {
+    let memory = ["--kv-cache-memory", "109.86GiB", "--json"];
+    let of = |arguments: &[&str]| {
+        let run = k3plan(&[&["fit"], arguments, &memory].concat());
+        let mut fit: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        fit.as_object_mut().unwrap().remove("name");
+        fit
+    };
+    let config = of(&[
+        "--model",
+        "tests/data/configs/gemma-3-27b-it.json",
+        "--platform",
+        "rocm",
+        "--max-model-len",
+        "4096",
+        "--set",
+        "max-num-batched-tokens=8192",
+    ]);
+    assert_eq!(config, of(&["gemma-3-27b"]));
+}
+
+#[test]
+fn nothing_to_fit() {
+    let run = k3plan(&["fit", "--kv-cache-memory", "1GiB"]);
+    insta::assert_snapshot!(run.whole());
+    assert_eq!(run.code, Some(2));
+}

@@ -3,7 +3,8 @@
 #
 # INSTALL is the folder that scripts/live-vllm.sh filled (or that of a virtual environment with vLLM). For each tiny
 # model a server is started with the plugin, until it answers; then `k3plan verify` holds k3plan to what the server
-# planned, and `plan` and `explain` take the dump as a scenario. `short`: three models instead of all.
+# planned, `plan` and `explain` take the dump as a scenario, and `import log` finds in the server's log what the dump
+# says, beside the dump and beside the model's config. `short`: three models instead of all.
 # NAME: only these.
 #
 # K3PLAN: the command (default: cargo run). K3PLAN_LIVE_PORT: the first port (default 8311).
@@ -79,7 +80,7 @@ for case in "${cases[@]}"; do
   if [ $up = no ]; then
     result="FAILED: the server did not answer; the end of its log:"$'\n'$(tail -n 15 "$work/log")
   else
-    result=$("$python" "$here/hold.py" "$K3PLAN" "$work/$name.jsonl" "$work/log") || true
+    result=$("$python" "$here/hold.py" "$K3PLAN" "$work/$name.jsonl" "$work/log" "$work/$name") || true
   fi
   shape=${result%%$'\n'*}
   case $result in

@@ -43,12 +43,22 @@ pub struct Change {
 impl Change {
     /// Whether `version` plans by the rule.
     pub const fn holds_in(&self, version: EngineVersion) -> bool {
-        version.minor() >= self.since
+        self.holds_in_minor(version.minor())
+    }
+
+    /// Whether version 0.`minor` does, also where it is not known otherwise.
+    pub const fn holds_in_minor(&self, minor: u16) -> bool {
+        minor >= self.since
             && match self.until {
                 None => true,
-                Some(until) => version.minor() <= until,
+                Some(until) => minor <= until,
             }
     }
+}
+
+/// Whether version 0.`minor` follows `rule`; logs are also of versions that cannot be planned for.
+pub fn holds_in_minor(rule: Rule, minor: u16) -> bool {
+    CHANGES.iter().any(|change| change.rule == rule && change.holds_in_minor(minor))
 }
 
 /// Whether `version` plans by `rule`.
@@ -162,9 +172,24 @@ rules! {
     ConcurrencyByGroup 27,
         "Concurrency divides by the sum of the groups' blocks; before, by bytes over the first group's page.",
         "kv_cache_utils.py get_max_concurrency_for_kv_cache_config";
-    OneCapacityLine 30,
+    OneCapacityLine 28,
         "Cache size and concurrency are logged in one line.",
         "kv_cache_utils.py update_kv_cache_capacity";
+    TokensByBlocks 0 ..= 20,
+        "The tokens that are logged are the blocks of a group times the smallest block; since then, concurrency times the longest request.",
+        "kv_cache_utils.py _report_kv_cache_config";
+    LatentBlocksOf128 27,
+        "A hybrid model's latents take blocks of a multiple of 128 tokens.",
+        "platforms/interface.py _align_hybrid_block_size";
+    BlocksOfEveryBackend 32,
+        "A hybrid model's block is a multiple of every backend's smallest one.",
+        "platforms/interface.py _align_hybrid_block_size";
+    WindowsTakeSmallestBlock 25 ..= 29,
+        "Sliding-window layers take their backend's smallest block.",
+        "layers/attention/attention.py _largest_kernel_block_within";
+    WindowsChooseBlock 25,
+        "Sliding-window layers choose a block of their own; since 0.30 the largest within the engine's.",
+        "layers/attention/attention.py Attention.get_kv_cache_spec";
     GroupSizesLogged 30,
         "The groups' block sizes are logged (`kv cache group sizes`).",
         "kv_cache_utils.py resolve_kv_cache_block_sizes";

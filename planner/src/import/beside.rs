@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::log::{Hundredths, PaddingLine, ServerLog, Value};
 use crate::capacity::{self, Pool};
-use crate::engine::{EngineVersion, Rules};
+use crate::engine::{EngineVersion, Rule, Rules, holds_in_minor};
 use crate::error::{CapacityError, GroupingError, format_gib};
 use crate::group::{self, Grouping};
 use crate::model::Model;
@@ -93,7 +93,7 @@ pub fn beside(
     version: Option<EngineVersion>,
 ) -> Result<Beside, GroupingError> {
     let mut notes = Vec::new();
-    let version = overlay_version(log, version, &mut notes);
+    let version = engine(log, version, &mut notes);
     let rules = version.rules();
     let mut settings = settings.clone();
     let mut rows = Vec::new();
@@ -112,11 +112,8 @@ pub fn beside(
     Ok(beside)
 }
 
-fn overlay_version(
-    log: &ServerLog,
-    version: Option<EngineVersion>,
-    notes: &mut Vec<String>,
-) -> EngineVersion {
+/// The engine that a log is planned for: its own, or the nearest that is known.
+pub fn engine(log: &ServerLog, version: Option<EngineVersion>, notes: &mut Vec<String>) -> EngineVersion {
     let scenario = version.unwrap_or_default();
     let Some(found) = &log.version else {
         notes.push(format!("the log names no version; planned as vLLM {scenario}"));
@@ -411,8 +408,29 @@ fn decimal(number: u64) -> String {
     Hundredths(number).to_string()
 }
 
+/// How the engine counts the tokens that it logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    ByConcurrency,
+    ByBlocks,
+    /// The log does not say which engine it is of.
+    Either,
+}
+
+impl Counts {
+    fn of(log: &ServerLog) -> Self {
+        let Some(found) = &log.version else { return Self::Either };
+        match minor(&found.value) {
+            Some(minor) if holds_in_minor(Rule::TokensByBlocks, minor) => Self::ByBlocks,
+            Some(_) => Self::ByConcurrency,
+            None => Self::Either,
+        }
+    }
+}
+
 /// The figures of the log that memory decides.
-fn figures(log: &ServerLog, rules_known: bool) -> Vec<Figure> {
+fn figures(log: &ServerLog) -> Vec<Figure> {
+    let counts = Counts::of(log);
     let mut figures: Vec<Figure> = Vec::new();
     if let Some(found) = log.blocks.iter().min_by_key(|found| found.value) {
         let own = found.value;
@@ -422,7 +440,11 @@ fn figures(log: &ServerLog, rules_known: bool) -> Vec<Figure> {
     if let Some(found) = log.tokens.iter().min_by_key(|found| found.value.tokens) {
         let own = found.value.tokens;
         let read = move |printed: &Printed| match printed.tokens {
-            Some((tokens, by_blocks)) => (tokens == own || (!rules_known && by_blocks == own), Some(tokens)),
+            Some((tokens, by_blocks)) => match counts {
+                Counts::ByConcurrency => (tokens == own, Some(tokens)),
+                Counts::ByBlocks => (by_blocks == own, Some(by_blocks)),
+                Counts::Either => (tokens == own || by_blocks == own, Some(tokens)),
+            },
             None => (false, None),
         };
         figures.push(("KV cache size, tokens", found.line, own.to_string(), Box::new(read), plain));
@@ -460,8 +482,7 @@ fn figures(log: &ServerLog, rules_known: bool) -> Vec<Figure> {
 }
 
 fn capacity_rows(log: &ServerLog, rules: &Rules, grouping: &Grouping, beside: &mut Beside) {
-    let known = log.version.as_ref().is_some_and(|found| found.value.parse::<EngineVersion>().is_ok());
-    let figures = figures(log, known);
+    let figures = figures(log);
     if figures.is_empty() {
         return;
     }

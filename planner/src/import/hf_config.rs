@@ -19,12 +19,14 @@ mod layer_types;
 mod mla;
 mod own;
 mod platform;
+mod refusals;
 mod settings;
 mod state;
 
 use serde_json::Value;
 
 use crate::model::Model;
+use crate::settings::Layout;
 
 pub use architectures::known_architectures;
 pub use error::ImportError;
@@ -49,6 +51,8 @@ pub struct Imported {
     pub architecture: String,
     /// The KV cache dtype, resolved as far as the config says, as vLLM names it.
     pub kv_cache_dtype: String,
+    /// The layout of the cache that its backends demand, where they demand one.
+    pub layout: Option<Layout>,
     /// What was assumed where the config or the platform leaves it open.
     pub notes: Vec<String>,
 }
@@ -66,6 +70,7 @@ pub fn import(
     let target = config::Config::new(config)?;
     let mut context = settings::Context::new(&target, settings)?;
     let mut layers = architectures::layers(&target, &mut context)?;
+    refusals::check(&target, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;
     finish::finish(&target, context, &layers)
 }

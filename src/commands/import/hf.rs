@@ -85,6 +85,9 @@ fn yaml(file: &ModelFile, source: &str, memory: Option<&str>) -> String {
     if let Some(speculative) = &settings.speculative {
         line(format!("  num-speculative-tokens: {}", speculative.num_speculative_tokens));
     }
+    if let Some(layout) = imported.layout {
+        line(format!("  kv-cache-layout: {}", layout.name()));
+    }
     if let Some(memory) = memory {
         line(format!("  kv-cache-memory: {}", quoted(memory)));
     }

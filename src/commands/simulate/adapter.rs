@@ -78,7 +78,7 @@ impl Platform {
     /// The platform of a scenario's hardware, or of the model that is imported.
     pub(crate) fn of(scenario: &Scenario, model: &ModelArgs) -> Self {
         let name = scenario.hardware.as_ref().map_or("", |hardware| hardware.name.as_str());
-        let imported = model.model.is_some() && model.flags.platform.starts_with("rocm");
+        let imported = model.model.is_some() && model.flags.platform.as_deref() == Some("rocm");
         if imported || name.contains("AMD") || name.contains("Instinct") { Self::Rocm } else { Self::Nvidia }
     }
 

@@ -8,11 +8,14 @@
 
 use super::config::Config;
 use super::error::ImportError;
-use super::layer::{Align, Cache, Layers};
+use super::finish::keys_and_values;
+use super::layer::{Align, Attention, Cache, Layers};
 use super::platform::Kernels;
 use super::settings::Context;
+use crate::engine::{Rules, WindowBlocks};
 use crate::settings::MambaCacheMode;
 use crate::size;
+use crate::spec::{KvCacheSpec, RawSpec, SpecKind};
 
 /// The block sizes of a model, tokens.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +40,15 @@ pub(super) fn blocks(
     if settings.block_size == Some(0) {
         return Err(ImportError::Refused("the block size is 0".to_owned()));
     }
-    let kernels = Kernels::of(settings.platform, config, layers.use_mla);
+    let rules = settings.version.rules();
+    let kernels = Kernels::of(settings.platform, config, layers.use_mla, &context.kv.name);
     let mut block_size = kernels.block_size(settings.block_size);
     let unaligned = block_size;
     let mut padded = None;
     // Without any attention there is no block to align.
     let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
     if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
-        (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size)?;
+        (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size, &rules)?;
     }
     let aligns_states = layers.align.is_some();
     let mamba_block_size = match settings.mamba_cache_mode {
@@ -52,9 +56,14 @@ pub(super) fn blocks(
         MambaCacheMode::Align | MambaCacheMode::All if aligns_states => block_size,
         MambaCacheMode::Align | MambaCacheMode::All => unaligned,
     };
+    let windows = Kernels::of(settings.platform, config, false, &context.kv.name).backend;
     Ok(Blocks {
         block_size,
-        window_block_size: Kernels::of(settings.platform, config, false).largest_within(block_size),
+        window_block_size: match rules.window_blocks {
+            WindowBlocks::Engine => block_size,
+            WindowBlocks::Smallest => windows.smallest(),
+            WindowBlocks::LargestWithin => windows.largest_within(block_size),
+        },
         mamba_block_size,
         mamba_page_size_padded: padded,
     })
@@ -67,22 +76,45 @@ fn aligned(
     use_mla: bool,
     kernels: &Kernels,
     block_size: u64,
+    rules: &Rules,
 ) -> Result<(u64, Option<u64>), ImportError> {
-    let bytes = context.kv.dtype(context.dtype).size_bytes();
-    let token = if use_mla {
-        size::mul("bytes of a latent", align.head_size, bytes)?
-    } else {
-        size::product("bytes of a token", &[2, align.kv_heads, align.head_size, bytes])?
-    };
-    let mut unit = kernels.smallest().max(block_size);
-    if use_mla {
+    let token = token_bytes(align, context, use_mla, rules)?;
+    let mut unit = kernels.backend.smallest().max(block_size);
+    if use_mla && rules.latent_blocks_of_128 {
         unit = unit.max(128);
     }
     let unit_bytes = size::mul("bytes of a kernel block", unit, token)?;
     let whole = size::div_ceil("attention block", align.state_bytes, unit_bytes)?;
-    let block =
-        size::round_up("attention block", size::mul("attention block", unit, whole)?, kernels.smallest())?;
+    let mut block = size::mul("attention block", unit, whole)?;
+    if rules.blocks_of_every_backend {
+        block = size::round_up("attention block", block, kernels.every())?;
+    }
     let block = block.max(block_size);
     let page = size::mul("attention page", block, token)?;
     Ok((block, (page != align.state_bytes).then_some(page)))
+}
+
+/// Bytes of one token of an attention layer, as its backend packs them.
+fn token_bytes(
+    align: &Align,
+    context: &Context<'_>,
+    use_mla: bool,
+    rules: &Rules,
+) -> Result<u64, ImportError> {
+    let mut raw = if use_mla {
+        let mut raw = RawSpec::empty(SpecKind::Mla);
+        raw.num_kv_heads = Some(1);
+        raw.head_size = Some(align.head_size);
+        raw.dtype = Some(context.kv.dtype(context.dtype));
+        raw.cache_dtype_str = Some(context.kv.name.clone());
+        let mode = context.kv.quant_mode();
+        raw.kv_quant_mode = (mode != Default::default()).then_some(mode);
+        raw
+    } else {
+        let one = Attention { kv_heads: align.kv_heads, head_size: align.head_size, ..Attention::default() };
+        keys_and_values(SpecKind::Full, &one, context)
+    };
+    raw.block_size = Some(1);
+    let of_spec = |source| ImportError::Spec { layer: "attention".to_owned(), source };
+    Ok(KvCacheSpec::try_from(raw).map_err(of_spec)?.unpadded_page_size_bytes(rules)?)
 }

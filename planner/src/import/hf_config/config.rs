@@ -17,12 +17,62 @@ use crate::dtype::DType;
 const NESTED: &[&str] =
     &["text_config", "llm_config", "language_config", "language_model", "thinker_config", "text_model"];
 
+/// What an outer class gives its text config before the text's own class does.
+struct Given {
+    outer: &'static str,
+    /// The text's class by vLLM, where it is not the one that the file names.
+    class: Option<&'static str>,
+    keys: &'static [(&'static str, Preset)],
+}
+
+/// # Source
+/// `_default_text_config_kwargs` in transformers' `models/{glmasr,voxtral}/configuration_*.py`, 5.x;
+/// `Qwen3ASRTextConfig` in `vllm/transformers_utils/configs/qwen3_asr.py`, vLLM 0.32.
+const GIVEN: &[Given] = &[
+    Given {
+        outer: "glmasr",
+        class: None,
+        keys: &[
+            ("hidden_size", Preset::Whole(2048)),
+            ("num_hidden_layers", Preset::Whole(28)),
+            ("num_attention_heads", Preset::Whole(16)),
+            ("num_key_value_heads", Preset::Whole(4)),
+            ("max_position_embeddings", Preset::Whole(8192)),
+        ],
+    },
+    Given {
+        outer: "qwen3_asr",
+        class: Some("qwen3_asr_text"),
+        keys: &[
+            ("hidden_size", Preset::Whole(4096)),
+            ("num_hidden_layers", Preset::Whole(32)),
+            ("num_attention_heads", Preset::Whole(32)),
+            ("num_key_value_heads", Preset::Whole(32)),
+            ("head_dim", Preset::Whole(128)),
+            ("max_position_embeddings", Preset::Whole(128_000)),
+        ],
+    },
+    Given {
+        outer: "voxtral",
+        class: None,
+        keys: &[
+            ("hidden_size", Preset::Whole(3072)),
+            ("num_hidden_layers", Preset::Whole(30)),
+            ("num_key_value_heads", Preset::Whole(8)),
+            ("head_dim", Preset::Whole(128)),
+            ("max_position_embeddings", Preset::Whole(131_072)),
+        ],
+    },
+];
+
 /// A config as its class would hold it.
 #[derive(Debug, Clone)]
 pub(super) struct Config<'a> {
     root: &'a Map<String, Value>,
     text: &'a Map<String, Value>,
     class: Option<&'static Class>,
+    /// Defaults that come before the class's.
+    given: &'static [(&'static str, Preset)],
     architecture: String,
     text_type: String,
 }
@@ -57,8 +107,13 @@ impl<'a> Config<'a> {
             text_type =
                 if own.is_empty() { outer.and_then(|c| c.text).unwrap_or_default().to_owned() } else { own };
         }
-        let class = class(&text_type);
-        Ok(Self { root, text, class, architecture, text_type })
+        let outer = string(root, "model_type");
+        let given = GIVEN.iter().find(|given| given.outer == outer && !std::ptr::eq(root, text));
+        if let Some(own) = given.and_then(|given| given.class) {
+            own.clone_into(&mut text_type);
+        }
+        let (class, given) = (class(&text_type), given.map_or(&[][..], |given| given.keys));
+        Ok(Self { root, text, class, given, architecture, text_type })
     }
 
     /// A draft model's config: also EAGLE's wrapper, and the form of the library Speculators.
@@ -93,6 +148,11 @@ impl<'a> Config<'a> {
         &self.text_type
     }
 
+    /// Whether a draft's config is in the form of EAGLE's wrapper or of the library Speculators.
+    pub(super) fn is_wrapped(&self) -> bool {
+        string(self.root, "model_type") == "eagle" || self.root.contains_key("speculators_model_type")
+    }
+
     /// Whether the text config is nested.
     pub(super) fn is_nested(&self) -> bool {
         !std::ptr::eq(self.root, self.text)
@@ -113,6 +173,9 @@ impl<'a> Config<'a> {
         if let Some(value) = self.text.get(key) {
             return Some(Found::File(value));
         }
+        if let Some((_, value)) = self.given.iter().find(|(name, _)| *name == key) {
+            return Some(Found::Class(*value));
+        }
         let class = self.class?;
         if let Some((_, other)) = class.rename.iter().find(|(name, _)| *name == key) {
             if let Some(value) = self.text.get(*other) {
@@ -126,6 +189,38 @@ impl<'a> Config<'a> {
             return Some(Found::File(value));
         }
         default(class, key).map(Found::Class)
+    }
+
+    /// The whole number that the file itself states; `None` where it is missing or null.
+    pub(super) fn stated(&self, key: &str) -> Result<Option<u64>, ImportError> {
+        self.text.get(key).map_or(Ok(None), |value| whole_value(key, value))
+    }
+
+    /// Whether the file says null.
+    pub(super) fn is_null(&self, key: &str) -> bool {
+        self.text.get(key).is_some_and(Value::is_null)
+    }
+
+    /// The rotary parameters, where positions are of three axes (M-RoPE), which a language model alone does not
+    /// have.
+    pub(super) fn sections(&self) -> Option<&'a Map<String, Value>> {
+        if self.architecture.ends_with("ForCausalLM") {
+            return None;
+        }
+        ["rope_parameters", "rope_scaling"]
+            .iter()
+            .filter_map(|key| self.text.get(*key).and_then(Value::as_object))
+            .find(|map| map.get("mrope_section").is_some_and(|value| !value.is_null()))
+    }
+
+    /// A whole number beside the text config.
+    pub(super) fn outer(&self, key: &str) -> Result<Option<u64>, ImportError> {
+        self.root.get(key).map_or(Ok(None), |value| whole_value(key, value))
+    }
+
+    /// An object beside the text config, such as the audio tower's.
+    pub(super) fn tower(&self, key: &str) -> Option<&'a Map<String, Value>> {
+        self.root.get(key).and_then(Value::as_object)
     }
 
     /// Whether the attribute exists, even as `None`.

@@ -27,6 +27,8 @@ pub(super) struct Dense {
 pub(super) enum Head {
     /// `head_dim`, else hidden size / heads.
     Dim,
+    /// `head_dim`, which the model cannot do without.
+    Needed,
     /// Hidden size / heads.
     Hidden,
     /// The sum of MLA's two parts, without latents.
@@ -123,7 +125,14 @@ pub(super) fn head_dim(config: &Config<'_>, heads: u64) -> Result<u64, ImportErr
 /// KV heads of the whole model.
 pub(super) fn total_kv_heads(config: &Config<'_>, kv: Kv, heads: u64) -> Result<u64, ImportError> {
     match kv {
-        Kv::Grouped => Ok(config.whole("num_key_value_heads")?.unwrap_or(heads)),
+        Kv::Grouped => match config.whole("num_key_value_heads")? {
+            Some(total) => Ok(total),
+            // Its class leaves a null as it is.
+            None if config.text_type() == "nemotron" => {
+                Err(ImportError::Missing { key: "num_key_value_heads".to_owned() })
+            }
+            None => Ok(heads),
+        },
         Kv::PerHead => Ok(heads),
         Kv::One => Ok(1),
         Kv::Falcon => {
@@ -146,6 +155,18 @@ pub(super) fn total_kv_heads(config: &Config<'_>, kv: Kv, heads: u64) -> Result<
     }
 }
 
+/// One rank's share of `total` KV heads, of which each serves as many of the attention `heads`.
+///
+/// # Errors
+/// If they do not divide over ranks, or the heads over them.
+pub(super) fn grouped(context: &Context<'_>, heads: u64, total: u64) -> Result<u64, ImportError> {
+    let kv_heads = context.kv_heads(total)?;
+    if heads % total.max(1) != 0 {
+        return Err(ImportError::HeadsNotDivisible { heads, kv_heads: total });
+    }
+    Ok(kv_heads)
+}
+
 pub(super) fn layers(
     config: &Config<'_>,
     context: &mut Context<'_>,
@@ -156,14 +177,12 @@ pub(super) fn layers(
     let heads = heads(config, context)?;
     let head_size = match dense.head {
         Head::Dim => head_dim(config, heads)?,
+        Head::Needed => config.need("head_dim")?,
         Head::Hidden => hidden_head(config, heads)?,
         Head::QkParts => config.need("qk_nope_head_dim")?.saturating_add(config.need("qk_rope_head_dim")?),
     };
     let total = total_kv_heads(config, dense.kv, heads)?;
-    let kv_heads = context.kv_heads(total)?;
-    if heads % total != 0 {
-        return Err(ImportError::HeadsNotDivisible { heads, kv_heads: total });
-    }
+    let kv_heads = grouped(context, heads, total)?;
     let windows = windows(config, dense.window, n)?;
     let shared = kv_sharing(config, prefix, dense, n)?;
     let mut layers = Layers::default();
@@ -196,6 +215,9 @@ pub(super) fn windows(config: &Config<'_>, rule: Window, n: u64) -> Result<Vec<O
     let model = model_window(config)?;
     let by_types = |types: Vec<LayerType>, more: u64| -> Result<Vec<Option<u64>>, ImportError> {
         let own = config.whole("sliding_window")?.map(|w| w.saturating_add(more));
+        if more > 0 && own.is_none() && types.contains(&LayerType::Sliding) {
+            return Err(ImportError::Missing { key: "sliding_window".to_owned() });
+        }
         Ok(types.into_iter().map(|t| if t == LayerType::Sliding { own.or(model) } else { model }).collect())
     };
     match rule {

@@ -14,6 +14,7 @@ use super::dense::{self, Dense, LLAMA, Window, index};
 use super::error::ImportError;
 use super::hybrid::latent_size;
 use super::layer::{Attention, Cache, Latent, Layer, Layers};
+use super::own;
 use super::settings::Context;
 
 /// Methods that add no layers.
@@ -52,10 +53,10 @@ pub(super) fn append(
         ("eagle" | "eagle3" | "dflash" | "draft_model", None) => {
             return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
         }
-        ("dspark", None) if target.text_type() != "deepseek_v4" => {
+        ("dspark", None) if !matches!(target.text_type(), "deepseek_v4" | "deepseek_v41") => {
             return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
         }
-        ("dspark", None) => mtp::deepseek_v4_stages(target, start)?,
+        ("dspark", None) => mtp::deepseek_v4_stages(target, context, start)?,
         // `mtp`, and the older names of single models' heads.
         (_, draft) => mtp::layers(target, draft.as_ref().unwrap_or(target), context, start, method)?,
     };
@@ -114,6 +115,50 @@ fn keys_and_values(
     Ok(Cache::Attention(Attention { kv_heads, head_size, window, ..Attention::default() }))
 }
 
+/// Architectures that an EAGLE draft may have, once it is named as one.
+///
+/// # Source
+/// `_SPECULATIVE_DECODING_MODELS` in `vllm/model_executor/models/registry.py`, vLLM 0.32 and 0.33.
+const EAGLE: &[&str] = &[
+    "Eagle3DeepseekV2ForCausalLM",
+    "Eagle3DeepseekV3ForCausalLM",
+    "Eagle3LlamaForCausalLM",
+    "Eagle3MiniMaxM2ForCausalLM",
+    "Eagle3Qwen2_5vlForCausalLM",
+    "Eagle3Qwen3ForCausalLM",
+    "Eagle3Qwen3vlForCausalLM",
+    "EagleCohereForCausalLM",
+    "EagleDeepSeekMTPModel",
+    "EagleLlama4ForCausalLM",
+    "EagleLlamaForCausalLM",
+    "EagleMiniCPMForCausalLM",
+    "EagleMistralForCausalLM",
+    "EagleMistralLarge3ForCausalLM",
+    "LlamaForCausalLMEagle3",
+];
+
+/// The architecture that vLLM looks for, from the draft's own.
+///
+/// # Source
+/// `EAGLEConfig` in `vllm/transformers_utils/configs/eagle.py`, `hf_config_override` in
+/// `vllm/config/speculative.py`, vLLM 0.32.
+fn eagle_name(draft: &Config<'_>, method: &str) -> String {
+    let own = match draft.text_type() {
+        "deepseek_v3" => "DeepSeekMTPModel",
+        "deepseek_v32" | "glm_moe_dsa" => "DeepseekV32MTPModel",
+        _ => draft.architecture(),
+    };
+    let named = match method {
+        "eagle3" => own.starts_with("Eagle3") || own.ends_with("Eagle3"),
+        _ => own.starts_with("Eagle"),
+    };
+    match (named, method) {
+        (true, _) => own.to_owned(),
+        (false, "eagle3") => format!("Eagle3{own}"),
+        (false, _) => format!("Eagle{own}"),
+    }
+}
+
 /// EAGLE and EAGLE3: a layer or two after the target's.
 fn eagle(
     target: &Config<'_>,
@@ -123,6 +168,13 @@ fn eagle(
     method: &str,
 ) -> Result<Vec<Layer>, ImportError> {
     let name = draft.architecture();
+    // A wrapper names itself, and Speculators' form is converted.
+    if !draft.is_wrapped() && !EAGLE.contains(&eagle_name(draft, method).as_str()) {
+        return Err(ImportError::UnknownDraft {
+            name: super::config::short(&eagle_name(draft, method)),
+            method: method.to_owned(),
+        });
+    }
     let n = draft.num_layers()?;
     let latent = ["Deepseek", "DeepSeek", "MistralLarge3"].iter().any(|part| name.contains(part));
     if latent && draft.whole("kv_lora_rank")?.is_some() {
@@ -172,11 +224,24 @@ fn block_drafts(
             .map(|i| Layer::new(format!("model.layers.{}.self_attn", start + i), cache.clone()))
             .collect());
     }
-    if draft.architecture() == "DSparkDraftModel" || draft.text_type() == "deepseek_v4" {
-        return mtp::deepseek_v4_stages(draft, start);
+    let staged = matches!(draft.architecture(), "DSparkDraftModel" | "DSparkV41DraftModel");
+    if (staged && draft.text_type() != "qwen3") || matches!(draft.text_type(), "deepseek_v4" | "deepseek_v41")
+    {
+        return mtp::deepseek_v4_stages(draft, context, start);
     }
-    let known =
-        ["DFlash", "Qwen3DSpark", "Qwen3OmniDSpark", "MuseGlimmerAssistant", "LiLiCorr", "Qwen3", "Llama"];
+    if draft.architecture() == "Gemma4DSparkModel" {
+        return own::gemma4(draft, context, "model.").map(|layers| layers.layers);
+    }
+    let known = [
+        "DFlash",
+        "DSpark",
+        "Qwen3DSpark",
+        "Qwen3OmniDSpark",
+        "MuseGlimmerAssistant",
+        "LiLiCorr",
+        "Qwen3",
+        "Llama",
+    ];
     if !known.iter().any(|part| draft.architecture().contains(part)) {
         return Err(ImportError::UnknownDraft {
             name: super::config::short(draft.architecture()),

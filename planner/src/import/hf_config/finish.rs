@@ -9,17 +9,23 @@ use super::align::{self, Blocks};
 use super::config::Config;
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Latent, Layers, State};
+use super::platform::{self, Kernels};
 use super::settings::Context;
 use crate::dtype::DType;
+use crate::engine::WindowBlocks;
 use crate::model::Model;
 use crate::settings::MambaCacheMode;
-use crate::spec::{KvCacheSpec, RawSpec, SparseCacheRole, SpecKind};
+use crate::spec::{KvCacheSpec, KvQuantMode, RawSpec, SparseCacheRole, SpecKind};
 
 pub(super) fn finish(
     config: &Config<'_>,
-    context: Context<'_>,
+    mut context: Context<'_>,
     layers: &Layers,
 ) -> Result<Imported, ImportError> {
+    let kernels = Kernels::of(context.settings.platform, config, layers.use_mla, &context.kv.name);
+    if layers.use_mla && kernels.backend.packs(&context.kv.name) {
+        context.kv.name = "fp8_ds_mla".into();
+    }
     let blocks = align::blocks(config, &context, layers)?;
     let mut model = Model::default();
     let mut shared = Vec::new();
@@ -47,6 +53,7 @@ pub(super) fn finish(
         shared,
         architecture: config.architecture().to_owned(),
         kv_cache_dtype: context.kv.name.to_string(),
+        layout: platform::layout(config),
         notes: context.notes,
     })
 }
@@ -68,7 +75,11 @@ fn spec(cache: &Cache, context: &Context<'_>, blocks: &Blocks) -> Result<RawSpec
     })
 }
 
-fn keys_and_values(kind: SpecKind, attention: &Attention, context: &Context<'_>) -> RawSpec {
+/// Keys and values of one rank, packed as the backend of the cache's dtype does.
+///
+/// # Source
+/// `customize_spec` in `vllm/v1/attention/backends/{flashinfer,triton_attn}.py`, since vLLM 0.28.
+pub(super) fn keys_and_values(kind: SpecKind, attention: &Attention, context: &Context<'_>) -> RawSpec {
     let mut raw = RawSpec::empty(kind);
     raw.num_kv_heads = Some(attention.kv_heads);
     raw.head_size = Some(attention.head_size);
@@ -76,6 +87,24 @@ fn keys_and_values(kind: SpecKind, attention: &Attention, context: &Context<'_>)
     raw.dtype = Some(context.kv.dtype(context.dtype));
     let mode = context.kv.quant_mode();
     raw.kv_quant_mode = (mode != Default::default()).then_some(mode);
+    if context.settings.version.rules().page_from_state_content {
+        let (key, value) = (attention.head_size, attention.head_size_v.unwrap_or(attention.head_size));
+        match mode {
+            // Half a byte an element, and a scale of a byte for 16 of them, keys and values apart.
+            KvQuantMode::Nvfp4 => {
+                raw.num_head_slots = attention.kv_heads.checked_mul(2);
+                raw.state_content_bytes = Some(key / 2 + key / 16);
+            }
+            // A float32 scale a key and a value.
+            KvQuantMode::Int4PerTokenHead => {
+                raw.state_content_bytes = (key / 2).saturating_add(value / 2).checked_add(8);
+            }
+            KvQuantMode::Int8PerTokenHead | KvQuantMode::Fp8PerTokenHead => {
+                raw.state_content_bytes = key.saturating_add(value).checked_add(8);
+            }
+            _ => {}
+        }
+    }
     raw
 }
 
@@ -90,14 +119,19 @@ fn attention_spec(attention: &Attention, context: &Context<'_>, blocks: &Blocks)
     if let Some(window) = attention.window {
         let mut raw = keys_and_values(SpecKind::Sliding, attention, context);
         raw.sliding_window = Some(window);
-        raw.block_size = Some(match attention.kernel_block.filter(|block| *block > 0) {
-            Some(multiple) => (blocks.block_size / multiple * multiple).max(multiple),
-            None => blocks.window_block_size,
+        let by_kernel = attention.kernel_block.filter(|block| *block > 0);
+        raw.block_size = Some(match (by_kernel, context.settings.version.rules().window_blocks) {
+            (Some(multiple), WindowBlocks::LargestWithin) => {
+                (blocks.block_size / multiple * multiple).max(multiple)
+            }
+            (Some(multiple), WindowBlocks::Smallest) => multiple,
+            _ => blocks.window_block_size,
         });
         return raw;
     }
     let mut raw = keys_and_values(SpecKind::Full, attention, context);
     raw.block_size = Some(blocks.block_size);
+    raw.non_causal = attention.non_causal.then_some(true);
     raw
 }
 

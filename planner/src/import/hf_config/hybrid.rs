@@ -4,10 +4,20 @@
 //! vLLM 0.32's `vllm/model_executor/models/{jamba,mamba,mamba2,granitemoehybrid,falcon_h1,nemotron_h,zamba2,
 //! qwen3_next,qwen3_5,lfm2,lfm2_moe,olmo_hybrid}.py` and `vllm/models/kimi_k3`.
 
+mod bailing;
+mod glm5_next;
+mod kda;
+mod qwen4_exp;
+mod zamba2;
+
+pub(super) use bailing::latent_size as bailing_latent_size;
+pub(super) use glm5_next::sparse as glm5_next_sparse;
+pub(super) use qwen4_exp::indexed as qwen4_exp_indexed;
+
 use super::config::{Config, layers_below_limit};
 use super::dense::{head_dim, heads, hidden_head, index};
 use super::error::ImportError;
-use super::layer::{Align, Attention, Cache, Latent, Layer, Layers, State};
+use super::layer::{Align, Attention, Cache, Layer, Layers, State};
 use super::layer_types::{LayerType, layer_types, need_layer_types};
 use super::settings::Context;
 use super::state::{self, DeltaNet, Mamba2};
@@ -15,6 +25,13 @@ use super::state::{self, DeltaNet, Mamba2};
 /// The kinds of hybrid that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hybrid {
+    AliceAi,
+    /// Bailing MoE V2.5: linear attention and latents.
+    BailingLinear,
+    /// Bailing MoE V3: KDA and latents.
+    BailingKda,
+    Glm5Next,
+    Qwen4Exp,
     Jamba,
     Mamba1,
     Mamba2,
@@ -44,7 +61,7 @@ fn align(config: &Config<'_>, context: &Context<'_>, state: &State) -> Result<Al
 fn attention(config: &Config<'_>, context: &Context<'_>, head_size: u64) -> Result<Cache, ImportError> {
     let heads = heads(config, context)?;
     let total = config.whole("num_key_value_heads")?.unwrap_or(heads);
-    let kv_heads = context.kv_heads(total)?;
+    let kv_heads = super::dense::grouped(context, heads, total)?;
     let window = super::dense::model_window(config)?;
     Ok(Cache::Attention(Attention { kv_heads, head_size, window, ..Attention::default() }))
 }
@@ -62,8 +79,13 @@ pub(super) fn layers(
         }
         Hybrid::Lfm2 => lfm2(config, context, prefix),
         Hybrid::FalconH1 => falcon_h1(config, context, prefix),
-        Hybrid::Zamba2 => zamba2(config, context, prefix),
-        Hybrid::KimiLinear => kimi_linear(config, context, prefix),
+        Hybrid::Zamba2 => zamba2::layers(config, context, prefix),
+        Hybrid::KimiLinear => kda::kimi_linear(config, context, prefix),
+        Hybrid::AliceAi => kda::alice_ai(config, context, prefix),
+        Hybrid::BailingLinear => bailing::linear(config, context, prefix),
+        Hybrid::BailingKda => bailing::kda(config, context, prefix),
+        Hybrid::Glm5Next => glm5_next::layers(config, context, prefix),
+        Hybrid::Qwen4Exp => qwen4_exp::layers(config, context, prefix),
     }
 }
 
@@ -311,120 +333,6 @@ fn falcon_h1(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result
         layers.layers.push(Layer::new(format!("{first}.{}.mixer", n + i), Cache::State(state.clone())));
     }
     Ok(layers)
-}
-
-/// Shared attention blocks in front of some layers' states.
-fn zamba2(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = config.num_layers()?;
-    let types = zamba2_types(config, n)?;
-    let hidden = config.need("hidden_size")?;
-    let intermediate = scaled(config.real("mamba_expand")?.unwrap_or(2.0), hidden)?;
-    let mamba_heads = config.need("n_mamba_heads")?.max(1);
-    let of = Mamba2 {
-        intermediate,
-        groups: config.need("mamba_ngroups")?,
-        heads: mamba_heads,
-        head_dim: intermediate / mamba_heads,
-        state_size: config.need("mamba_d_state")?,
-        kernel: config.need("mamba_d_conv")?,
-    };
-    let state = state::mamba2(context, state::dtypes(config, context, false)?, of)?;
-    let all_heads = heads(config, context)?;
-    let per_rank = context.divide("the attention heads", all_heads)?;
-    let head_size = hidden.saturating_mul(2) / all_heads;
-    let hybrids = types.iter().filter(|t| **t == LayerType::Hybrid).count() as u64;
-    let memories = config.whole("num_mem_blocks")?.unwrap_or(1).max(1);
-    if memories > hybrids.max(1).saturating_add(1024) {
-        return Err(ImportError::Refused(format!("{memories} shared blocks are out of range")));
-    }
-    let total = config.whole("num_key_value_heads")?.unwrap_or(all_heads);
-    let align =
-        Align { kv_heads: (total / context.tp).max(1), head_size, state_bytes: state::bytes(&state)? };
-    let mut layers = Layers { align: Some(align), ..Layers::default() };
-    let full = Attention { kv_heads: per_rank, head_size, ..Attention::default() };
-    for block in 0..memories {
-        let mut number = block * (hybrids + memories - 1) / memories;
-        for position in 0..hybrids {
-            if position % memories == block {
-                layers.layers.push(Layer::new(format!("{prefix}attn.{number}"), Cache::Attention(full)));
-                number += 1;
-            }
-        }
-    }
-    for (i, _) in types.iter().enumerate() {
-        layers.layers.push(Layer::new(format!("{}.mixer", hybrids + i as u64), Cache::State(state.clone())));
-    }
-    Ok(layers)
-}
-
-/// # Source
-/// `Zamba2Config.__post_init__` of transformers.
-fn zamba2_types(config: &Config<'_>, n: u64) -> Result<Vec<LayerType>, ImportError> {
-    if let Some(types) = layer_types(config)? {
-        return Ok(types);
-    }
-    if let Some(hybrid) = config.wholes("hybrid_layer_ids")? {
-        return Ok((0..n)
-            .map(|i| if hybrid.contains(&i) { LayerType::Hybrid } else { LayerType::Linear })
-            .collect());
-    }
-    Ok((0..n)
-        .map(|i| {
-            if i > 0 && (i == 6 || (i > 6 && (i - 5) % 6 == 0)) {
-                LayerType::Hybrid
-            } else {
-                LayerType::Linear
-            }
-        })
-        .collect())
-}
-
-/// Kimi Linear and Kimi K3: KDA with MLA between.
-fn kimi_linear(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = config.num_layers()?;
-    let linear = |key: &str| config.nested("linear_attn_config", key);
-    let missing = |key: &str| ImportError::Missing { key: format!("linear_attn_config.{key}") };
-    let kda = linear_list(config, "kda_layers")?;
-    let kda_heads = linear("num_heads")?.ok_or_else(|| missing("num_heads"))?;
-    let dim = linear("head_dim")?.ok_or_else(|| missing("head_dim"))?;
-    let kernel = linear("short_conv_kernel_size")?.unwrap_or(4);
-    let mut dtypes = state::dtypes(config, context, false)?;
-    if context.settings.mamba_ssm_cache_dtype == "auto" {
-        dtypes.recurrent = crate::dtype::DType::Float32;
-    }
-    let of = DeltaNet { key_heads: kda_heads, value_heads: kda_heads, key_dim: dim, value_dim: dim, kernel };
-    let mut state = state::delta_net(context, dtypes, of)?;
-    if context.settings.platform.is_cuda() {
-        // FlashKDA and CuTeDSL can end a chunk at a multiple of 16 tokens.
-        state.checkpoint_alignment = Some(16);
-    }
-    let head_size = latent_size(config)?;
-    let align = Align { kv_heads: 1, head_size, state_bytes: state::bytes(&state)? };
-    let mut layers = Layers { align: Some(align), use_mla: true, ..Layers::default() };
-    for i in 0..n {
-        // The list counts from 1.
-        let cache = if kda.contains(&(i + 1)) {
-            Cache::State(state.clone())
-        } else {
-            Cache::Latent(Latent { head_size, ..Latent::default() })
-        };
-        layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn"), cache));
-    }
-    Ok(layers)
-}
-
-fn linear_list(config: &Config<'_>, key: &str) -> Result<Vec<u64>, ImportError> {
-    let full = format!("linear_attn_config.{key}");
-    let list = config
-        .object("linear_attn_config")
-        .and_then(|map| map.get(key))
-        .and_then(serde_json::Value::as_array)
-        .ok_or_else(|| ImportError::Missing { key: full.clone() })?;
-    list.iter()
-        .map(|v| {
-            super::config::whole_value(&full, v)?.ok_or_else(|| ImportError::Missing { key: full.clone() })
-        })
-        .collect()
 }
 
 /// Elements of a latent and of its rotary part.

@@ -51,6 +51,8 @@ pub(super) struct Attention {
     pub(super) chunk: Option<u64>,
     /// What the blocks of its kernels are multiples of, tokens, where they are not the platform's.
     pub(super) kernel_block: Option<u64>,
+    /// Whether a prompt's tokens see each other.
+    pub(super) non_causal: bool,
 }
 
 /// Latents of MLA.

@@ -142,6 +142,8 @@ fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
         "qwen3_next" | "qwen3_5" | "qwen3_5_text" | "qwen3_5_moe" | "qwen3_5_moe_text" | "qwen4_exp_text" => {
             pattern(every("full_attention_interval", 4)?.max(1), Linear, Full)
         }
+        "glm5_next_text" | "glm5_next" => pattern(4, Linear, Full),
+        "cohere_compass_text" => (0..n).map(|_| Full).collect(),
         "jamba" => {
             let period = every("attn_layer_period", 8)?.max(1);
             let offset = every("attn_layer_offset", 4)?;
@@ -162,7 +164,7 @@ fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
             }
             types
         }
-        "lfm2" | "lfm2_moe" => {
+        "lfm2" => {
             let full = config.wholes("full_attn_idxs")?;
             (0..n)
                 .map(|i| if full.as_ref().is_none_or(|list| list.contains(&i)) { Full } else { Conv })

@@ -11,6 +11,7 @@ use super::hybrid::latent_size;
 use super::layer::{Cache, Latent, Layer, Layers};
 use super::settings::Context;
 use crate::size;
+use crate::spec::SpecKind;
 
 /// Which model's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,11 @@ pub(super) fn layers(
             && config.whole("qk_rope_head_dim")?.unwrap_or(0) == 0);
     if no_latents {
         let dense = Dense { head: super::dense::Head::Hidden, ..super::dense::LLAMA };
-        return super::dense::layers(config, context, prefix, dense);
+        let mut layers = super::dense::layers(config, context, prefix, dense)?;
+        if config.architecture() == "UnlimitedOCRForCausalLM" {
+            reference_windows(config, context, &mut layers)?;
+        }
+        return Ok(layers);
     }
     let n = if kind == Mla::LongCat {
         super::config::layers_below_limit(match config.whole("num_layers")? {
@@ -62,6 +67,27 @@ pub(super) fn layers(
         }
     }
     Ok(layers)
+}
+
+/// Reference sliding windows: a prompt is kept whole, and of what is generated a window.
+///
+/// # Source
+/// `DeepseekAttention` in `vllm/model_executor/models/deepseek_v2.py` and `UnlimitedOCRForCausalLMConfig` in
+/// `vllm/model_executor/models/config.py`, vLLM 0.32.
+fn reference_windows(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    layers: &mut Layers,
+) -> Result<(), ImportError> {
+    let window = config.outer("rswa_window")?.unwrap_or(128);
+    for layer in &mut layers.layers {
+        if let Cache::Attention(attention) = &layer.cache {
+            let mut raw = super::finish::keys_and_values(SpecKind::Rswa, attention, context);
+            raw.rswa_window = Some(window);
+            layer.cache = Cache::OwnWithBlock(Box::new(raw));
+        }
+    }
+    Ok(())
 }
 
 /// One attention, with its indexer first where it leads.

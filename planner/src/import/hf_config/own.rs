@@ -5,14 +5,33 @@
 //! whisper}.py`.
 
 mod deepseek_v4;
+mod deepseek_v41;
+mod dory;
+mod dots3_note;
+mod encoder_decoder;
+mod gemma4;
+mod hrm_text;
+mod inkling;
+mod mimo_v2;
 mod minimax_m3;
+mod moondream3;
+mod pangu;
+mod step3p5;
+mod voxtral_realtime;
 
 use serde_json::Value;
 
 pub(super) use deepseek_v4::layer as deepseek_v4_layer;
+pub(super) use deepseek_v41::window as deepseek_v41_window;
+pub(super) use dots3_note::sparse as dots3_note_sparse;
+pub(super) use gemma4::layers as gemma4;
+pub(super) use inkling::layer as inkling_layer;
+pub(super) use mimo_v2::attention as mimo_v2_attention;
+pub(super) use minimax_m3::heads as minimax_m3_heads;
+pub(super) use step3p5::attention as step3p5_attention;
 
 use super::config::Config;
-use super::dense::{self, Kv, head_dim, heads, hidden_head, index, layer_name, window};
+use super::dense::{self, Kv, head_dim, heads, hidden_head, index, window};
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Layer, Layers};
 use super::layer_types::{LayerType, layer_types, need_layer_types};
@@ -32,6 +51,20 @@ pub(super) enum Own {
     Whisper,
     LoopCoder,
     Exaone,
+    Beam,
+    CohereAsr,
+    Cosmos3Edge,
+    DeepseekV41,
+    DomynEdge,
+    Dory,
+    Dots3Note,
+    HrmText,
+    Inkling,
+    Moondream3,
+    NemotronParse,
+    Pangu,
+    Rnj1,
+    VoxtralRealtime,
 }
 
 pub(super) fn layers(
@@ -42,16 +75,30 @@ pub(super) fn layers(
 ) -> Result<Layers, ImportError> {
     match kind {
         Own::Llama4 => llama4(config, context, prefix),
-        Own::Gemma4 => gemma4(config, context, prefix),
-        Own::MiMoV2 => mimo_v2(config, context, prefix),
-        Own::Step3p5 => step3p5(config, context, prefix),
+        Own::Gemma4 => gemma4::layers(config, context, prefix),
+        Own::MiMoV2 => mimo_v2::layers(config, context, prefix),
+        Own::Step3p5 => step3p5::layers(config, context, prefix),
         Own::DeciLm => deci_lm(config, context, prefix),
         Own::MuseGlimmer => muse_glimmer(config, context, prefix),
         Own::DeepseekV4 => deepseek_v4::layers(config, context, prefix),
         Own::MiniMaxM3 => minimax_m3::layers(config, context, prefix),
-        Own::Whisper => whisper(config, context, prefix),
+        Own::Whisper => encoder_decoder::whisper(config, context, prefix),
         Own::LoopCoder => loop_coder(config, context, prefix),
         Own::Exaone => exaone_moe(config, context, prefix),
+        Own::Beam => beam(config, context, prefix),
+        Own::CohereAsr => encoder_decoder::cohere_asr(config, context, prefix),
+        Own::Cosmos3Edge => cosmos3_edge(config, context, prefix),
+        Own::DeepseekV41 => deepseek_v41::layers(config, context, prefix),
+        Own::DomynEdge => domyn_edge(config, context, prefix),
+        Own::Dory => dory::layers(config, context, prefix),
+        Own::Dots3Note => dots3_note::layers(config, context, prefix),
+        Own::HrmText => hrm_text::layers(config, context, prefix),
+        Own::Inkling => inkling::layers(config, context, prefix),
+        Own::Moondream3 => moondream3::layers(config, context, prefix),
+        Own::NemotronParse => encoder_decoder::nemotron_parse(config, context, prefix),
+        Own::Pangu => pangu::layers(config, context, prefix),
+        Own::Rnj1 => rnj1(config, context, prefix),
+        Own::VoxtralRealtime => voxtral_realtime::layers(config, context, prefix),
     }
 }
 
@@ -64,7 +111,7 @@ fn llama4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
     let n = config.num_layers()?;
     let heads = heads(config, context)?;
     let head_size = head_dim(config, heads)?;
-    let kv_heads = context.kv_heads(config.whole("num_key_value_heads")?.unwrap_or(heads))?;
+    let kv_heads = dense::grouped(context, heads, config.whole("num_key_value_heads")?.unwrap_or(heads))?;
     let chunk = config.whole("attention_chunk_size")?.filter(|c| *c > 0);
     let without_rope = config.wholes("no_rope_layers")?.filter(|list| !list.is_empty());
     let interval = config.whole("no_rope_layer_interval")?.unwrap_or(4).max(1);
@@ -93,164 +140,6 @@ fn llama4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<La
         layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn.attn"), cache));
     }
     Ok(layers)
-}
-
-/// Full layers have larger and fewer heads than sliding ones.
-///
-/// # Source
-/// `Gemma4TextConfig.__post_init__` of transformers: `per_layer_config`.
-fn gemma4(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = config.num_layers()?;
-    let heads = heads(config, context)?;
-    let mut types = need_layer_types(config, n)?;
-    types.truncate(index(n));
-    if let Some(last) = types.last_mut() {
-        *last = LayerType::Full;
-    }
-    let head_size = head_dim(config, heads)?;
-    let kv = config.whole("num_key_value_heads")?.unwrap_or(heads);
-    let global_head = config.whole("global_head_dim")?.unwrap_or(512);
-    let same_kv = config.has("attention_k_eq_v") && !config.flag("attention_k_eq_v")?;
-    let global_kv = config.whole("num_global_key_value_heads")?.filter(|_| !same_kv).unwrap_or(kv);
-    let per_layer = config.object("per_layer_config");
-    let mut own_window = window(config)?;
-    if config.text("use_bidirectional_attention").ok().flatten().as_deref() == Some("all") {
-        own_window = own_window.map(|w| w / 2 + 1);
-    }
-    let model_window = dense::model_window(config)?;
-    let naming = dense::LLAMA;
-    let shared = dense::kv_sharing(config, prefix, naming, n)?;
-    let mut layers = Layers::default();
-    for (i, kind) in types.iter().enumerate() {
-        let name = layer_name(prefix, naming.name, i as u64);
-        if let Some(target) = shared.get(i).and_then(Clone::clone) {
-            layers.layers.push(Layer::new(name, Cache::Shared(target)));
-            continue;
-        }
-        let full = *kind == LayerType::Full;
-        let (mut total, mut size) =
-            if full && per_layer.is_none() { (global_kv, global_head) } else { (kv, head_size) };
-        if let Some(own) = per_layer.and_then(|map| own_entry(map, i)) {
-            size = own_whole(own, "head_dim")?.unwrap_or(size);
-            total = own_whole(own, "num_key_value_heads")?.unwrap_or(total);
-        }
-        let kv_heads = context.kv_heads(total)?;
-        let layer_window = if *kind == LayerType::Sliding { own_window } else { model_window };
-        layers.layers.push(Layer::new(name, plain(kv_heads, size, layer_window)));
-    }
-    Ok(layers)
-}
-
-/// The entry of layer `i`; keys may be padded with zeros.
-fn own_entry(map: &serde_json::Map<String, Value>, i: usize) -> Option<&Value> {
-    map.get(&i.to_string()).or_else(|| (2..=6).find_map(|width| map.get(&format!("{i:0width$}"))))
-}
-
-fn own_whole(object: &Value, key: &str) -> Result<Option<u64>, ImportError> {
-    object.get(key).map_or(Ok(None), |value| super::config::whole_value(key, value))
-}
-
-/// Sliding layers have heads of their own, and values are narrower than keys.
-fn mimo_v2(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = config.num_layers()?;
-    let mut layers = Layers::default();
-    let pattern = config.wholes("hybrid_layer_pattern")?;
-    let types = if pattern.is_none() { Some(need_layer_types(config, n)?) } else { None };
-    for i in 0..n {
-        let slides = match (&pattern, &types) {
-            (Some(pattern), _) => {
-                *pattern.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
-                    key: "hybrid_layer_pattern".to_owned(),
-                    length: pattern.len(),
-                    layers: n,
-                })? == 1
-            }
-            (None, Some(types)) => types.get(index(i)) == Some(&LayerType::Sliding),
-            (None, None) => false,
-        };
-        layers.layers.push(Layer::new(
-            format!("{prefix}layers.{i}.self_attn.attn"),
-            mimo_v2_attention(config, context, slides)?,
-        ));
-    }
-    Ok(layers)
-}
-
-/// One attention of MiMo V2.
-pub(super) fn mimo_v2_attention(
-    config: &Config<'_>,
-    context: &Context<'_>,
-    slides: bool,
-) -> Result<Cache, ImportError> {
-    let key = |name: &str| if slides { format!("swa_{name}") } else { name.to_owned() };
-    let heads = match config.whole(&key("num_attention_heads"))? {
-        Some(heads) => heads,
-        None => config.need("num_attention_heads")?,
-    };
-    context.divide("the attention heads", heads)?;
-    let total =
-        config.whole(&key("num_key_value_heads"))?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
-    let head_size = match config.whole(&key("head_dim"))? {
-        Some(head) => head,
-        None => config.need("head_dim")?,
-    };
-    let window =
-        if slides { config.whole("sliding_window_size")?.or(config.whole("sliding_window")?) } else { None };
-    Ok(Cache::Attention(Attention {
-        kv_heads: context.kv_heads(total)?,
-        head_size,
-        head_size_v: config.whole(&key("v_head_dim"))?,
-        window,
-        chunk: None,
-        // Narrower values take kernels of their own, whose blocks are multiples of 16 on every platform.
-        kernel_block: Some(16),
-    }))
-}
-
-/// Layers of one type have other heads.
-fn step3p5(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = config.num_layers()?;
-    let mut layers = Layers::default();
-    for i in 0..n {
-        layers.layers.push(Layer::new(
-            format!("{prefix}layers.{i}.self_attn.attn"),
-            step3p5_attention(config, context, i)?,
-        ));
-    }
-    Ok(layers)
-}
-
-/// The attention of layer `i` of Step 3.5.
-pub(super) fn step3p5_attention(
-    config: &Config<'_>,
-    context: &Context<'_>,
-    i: u64,
-) -> Result<Cache, ImportError> {
-    let names = config.texts("layer_types")?.unwrap_or_default();
-    let name = names.get(index(i)).copied();
-    let slides = if names.is_empty() { i.is_multiple_of(2) } else { name == Some("sliding_attention") };
-    let other = config.object("attention_other_setting");
-    let mut heads = config.need("num_attention_heads")?;
-    let mut groups =
-        config.whole("num_attention_groups")?.or(config.whole("num_key_value_heads")?).unwrap_or(heads);
-    let mut head = config.whole("head_dim")?;
-    if let Some(other) =
-        other.filter(|o| name.is_some() && o.get("attention_type").and_then(Value::as_str) == name)
-    {
-        let read = |key: &str| other.get(key).map_or(Ok(None), |v| super::config::whole_value(key, v));
-        heads = read("num_attention_heads")?.filter(|h| *h > 0).unwrap_or(heads);
-        groups = read("num_attention_groups")?.filter(|h| *h > 0).unwrap_or(groups);
-        head = read("head_dim")?.filter(|h| *h > 0).or(head);
-    } else if other.is_none() && slides {
-        heads = config.whole("num_sliding_attention_heads")?.unwrap_or(heads);
-    }
-    context.divide("the attention heads", heads)?;
-    let head_size = match head.filter(|h| *h > 0) {
-        Some(head) => head,
-        None => hidden_head(config, heads)?,
-    };
-    let layer_window = if slides { window(config)? } else { None };
-    Ok(plain(context.kv_heads(groups)?, head_size, layer_window))
 }
 
 /// Layers without attention, and KV heads that differ by layer.
@@ -306,31 +195,6 @@ fn muse_glimmer(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Res
     Ok(layers)
 }
 
-/// A decoder's own attention, and one over the encoder's output.
-fn whisper(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
-    let n = super::config::layers_below_limit(match config.whole("decoder_layers")? {
-        Some(n) => n,
-        None => config.num_layers()?,
-    })?;
-    let heads = match config.whole("decoder_attention_heads")? {
-        Some(heads) => heads,
-        None => config.need("num_attention_heads")?,
-    };
-    let kv_heads = context.divide("the attention heads", heads)?;
-    let hidden = match config.whole("d_model")? {
-        Some(size) => size,
-        None => config.need("hidden_size")?,
-    };
-    let attention = Attention { kv_heads, head_size: hidden / heads.max(1), ..Attention::default() };
-    let mut layers = Layers::default();
-    for i in 0..n {
-        let name = format!("{prefix}.decoder.layers.{i}.layers");
-        layers.layers.push(Layer::new(format!("{name}.self_attn.attn"), Cache::Attention(attention)));
-        layers.layers.push(Layer::new(format!("{name}.encoder_attn.attn"), Cache::Cross(attention)));
-    }
-    Ok(layers)
-}
-
 /// The same layers run twice: the second time with a window.
 fn loop_coder(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
     let n = config.num_layers()?;
@@ -378,6 +242,96 @@ fn exaone_moe(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Resul
             format!("{prefix}layers.{i}.self_attn.attn"),
             plain(kv_heads, head_size, layer_window),
         ));
+    }
+    Ok(layers)
+}
+
+/// Windows in every layer, but where a list says otherwise.
+///
+/// # Source
+/// `vllm/transformers_utils/configs/beam.py`, vLLM 0.33.
+fn beam(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
+    let n = config.num_layers()?;
+    let heads = heads(config, context)?;
+    let head_size = head_dim(config, heads)?;
+    let kv_heads = context.kv_heads(config.whole("num_key_value_heads")?.unwrap_or(4))?;
+    let types = layer_types(config)?;
+    let own = config.whole("sliding_window")?.unwrap_or(4096);
+    let mut layers = Layers::default();
+    for i in 0..n {
+        let full = types.as_ref().is_some_and(|types| types.get(index(i)) == Some(&LayerType::Full));
+        let cache = plain(kv_heads, head_size, (!full).then_some(own));
+        layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn.attn"), cache));
+    }
+    Ok(layers)
+}
+
+/// Attention and the MLP are layers of their own, so that attention has the even numbers.
+fn cosmos3_edge(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
+    let n = config.num_layers()?;
+    let heads = heads(config, context)?;
+    let head_size = head_dim(config, heads)?;
+    let kv_heads = context.kv_heads(dense::total_kv_heads(config, Kv::Grouped, heads)?)?;
+    let layers = (0..n)
+        .map(|i| {
+            let name = format!("{prefix}layers.{}.mixer.attn", 2 * i);
+            Layer::new(name, plain(kv_heads, head_size, None))
+        })
+        .collect();
+    Ok(Layers { layers, ..Layers::default() })
+}
+
+/// A window and a head size by layer; a window counts the keys before the token itself.
+///
+/// # Source
+/// `vllm/model_executor/models/domyn_edge.py`, vLLM 0.33.
+fn domyn_edge(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
+    let n = config.num_layers()?;
+    let heads = heads(config, context)?;
+    let kv_heads = context.kv_heads(dense::total_kv_heads(config, Kv::Grouped, heads)?)?;
+    let windows = config
+        .list("window_sizes")?
+        .ok_or_else(|| ImportError::Missing { key: "window_sizes".to_owned() })?;
+    let own = config.object("per_layer_config");
+    let mut layers = Layers::default();
+    for i in 0..n {
+        let entry = windows.get(index(i)).ok_or_else(|| ImportError::ListTooShort {
+            key: "window_sizes".to_owned(),
+            length: windows.len(),
+            layers: n,
+        })?;
+        // -1 is no window.
+        let first = entry.get(0).or(Some(entry)).and_then(Value::as_u64).filter(|size| *size > 0);
+        let head = own
+            .and_then(|map| gemma4::own_entry(map, index(i)))
+            .map_or(Ok(None), |o| gemma4::own_whole(o, "head_dim"))?;
+        let head_size = match head {
+            Some(head) => head,
+            None => head_dim(config, heads)?,
+        };
+        let cache = plain(kv_heads, head_size, first.map(|size| size.saturating_add(1)));
+        layers.layers.push(Layer::new(format!("{prefix}layers.{i}.attention.attn"), cache));
+    }
+    Ok(layers)
+}
+
+/// Layers that are called chunked slide.
+///
+/// # Source
+/// `vllm/model_executor/models/rnj1.py`.
+fn rnj1(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
+    let n = config.num_layers()?;
+    let heads = heads(config, context)?;
+    let head_size = head_dim(config, heads)?;
+    let kv_heads = context.kv_heads(dense::total_kv_heads(config, Kv::Grouped, heads)?)?;
+    let types = need_layer_types(config, n)?;
+    let own = config.whole("sliding_window")?;
+    let model = dense::model_window(config)?;
+    let mut layers = Layers::default();
+    for i in 0..n {
+        let slides = types.get(index(i)) == Some(&LayerType::Chunked);
+        let cache = plain(kv_heads, head_size, own.filter(|_| slides).or(model));
+        layers.layers.push(Layer::new(format!("{prefix}layers.{i}.self_attn.attn"), cache));
     }
     Ok(layers)
 }

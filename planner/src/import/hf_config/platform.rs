@@ -1,12 +1,13 @@
 //! What do platforms decide about block sizes and dtypes?
 //!
 //! # Source
-//! vLLM 0.32: `vllm/platforms/{interface,cpu,cuda,rocm}.py`, `get_supported_kernel_block_sizes` of the
+//! vLLM 0.32 and 0.33: `vllm/platforms/{interface,cpu,cuda,rocm}.py`, `get_supported_kernel_block_sizes` of the
 //! backends in `vllm/v1/attention/backends/`.
 
 use std::str::FromStr;
 
 use super::config::Config;
+use crate::settings::Layout;
 
 /// Where the engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,15 +17,17 @@ pub enum Platform {
     /// NVIDIA Hopper: FlashAttention 3, FlashMLA.
     #[default]
     CudaHopper,
-    /// NVIDIA Blackwell: FlashInfer, TRT-LLM MLA.
+    /// NVIDIA Blackwell of data centres (capability 10): FlashInfer, TRT-LLM MLA.
     CudaBlackwell,
+    /// NVIDIA Blackwell of capability 12, RTX and DGX Spark: FlashAttention, Triton MLA.
+    CudaSm120,
     /// AMD: ROCm attention, AITER MLA.
     Rocm,
 }
 
 impl Platform {
     /// Every platform.
-    pub const ALL: &[Self] = &[Self::Cpu, Self::CudaHopper, Self::CudaBlackwell, Self::Rocm];
+    pub const ALL: &[Self] = &[Self::Cpu, Self::CudaHopper, Self::CudaBlackwell, Self::CudaSm120, Self::Rocm];
 
     /// The name in flags and files.
     pub const fn name(self) -> &'static str {
@@ -32,13 +35,14 @@ impl Platform {
             Self::Cpu => "cpu",
             Self::CudaHopper => "cuda-hopper",
             Self::CudaBlackwell => "cuda-blackwell",
+            Self::CudaSm120 => "cuda-sm120",
             Self::Rocm => "rocm",
         }
     }
 
     /// Whether this is one of NVIDIA's.
     pub const fn is_cuda(self) -> bool {
-        matches!(self, Self::CudaHopper | Self::CudaBlackwell)
+        matches!(self, Self::CudaHopper | Self::CudaBlackwell | Self::CudaSm120)
     }
 }
 
@@ -53,42 +57,94 @@ impl FromStr for Platform {
     }
 }
 
-/// The sizes of KV blocks that a platform's kernels take, tokens.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kernels {
+/// A backend of attention, and the sizes of KV blocks that its kernels take, tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Backend {
+    /// vLLM's name.
+    pub(super) name: &'static str,
     /// Multiples of these, or with [`Self::exact`] only these.
     sizes: &'static [u64],
     exact: bool,
+}
+
+const fn multiples(name: &'static str, sizes: &'static [u64]) -> Backend {
+    Backend { name, sizes, exact: false }
+}
+
+const fn exactly(name: &'static str, sizes: &'static [u64]) -> Backend {
+    Backend { name, sizes, exact: true }
+}
+
+/// # Source
+/// `get_supported_kernel_block_sizes` in `vllm/v1/attention/backends/{cpu_attn,flash_attn,flashinfer,rocm_attn}.py`,
+/// its `mla/{cpu_mla,flashattn_mla,flashattn_mla_sparse,flashmla,flashmla_sparse,flashinfer_mla,flashinfer_mla_sparse,
+/// cutlass_mla,triton_mla,rocm_aiter_mla_sparse}.py` and `vllm/models/{deepseek_v4,deepseek_v41}/sparse_mla.py`,
+/// vLLM 0.32 and 0.33.
+mod backends {
+    use super::{Backend, exactly, multiples};
+
+    pub(super) const CPU_ATTN: Backend = multiples("CPU_ATTN", &[32]);
+    pub(super) const CPU_MLA: Backend = exactly("CPU_MLA", &[16]);
+    pub(super) const FLASH_ATTN: Backend = multiples("FLASH_ATTN", &[16]);
+    /// 128 and more where the trtllm kernels run; below a block of 128 tokens that makes no difference.
+    pub(super) const FLASHINFER: Backend = exactly("FLASHINFER", &[16, 32, 64, 128, 256, 512, 1024]);
+    pub(super) const ROCM_ATTN: Backend = multiples("ROCM_ATTN", &[16]);
+    pub(super) const FLASH_ATTN_MLA: Backend = multiples("FLASH_ATTN_MLA", &[16]);
+    pub(super) const FLASHMLA: Backend = exactly("FLASHMLA", &[64]);
+    pub(super) const FLASHINFER_MLA: Backend = exactly("FLASHINFER_MLA", &[32, 64]);
+    pub(super) const CUTLASS_MLA: Backend = exactly("CUTLASS_MLA", &[128]);
+    pub(super) const TRITON_MLA: Backend = multiples("TRITON_MLA", &[16]);
+    /// With the keys of the indexer beside them, whose kernels take 64.
+    pub(super) const FLASH_ATTN_MLA_SPARSE: Backend = multiples("FLASH_ATTN_MLA_SPARSE", &[64]);
+    pub(super) const FLASHMLA_SPARSE: Backend = multiples("FLASHMLA_SPARSE", &[64]);
+    pub(super) const FLASHINFER_MLA_SPARSE: Backend = multiples("FLASHINFER_MLA_SPARSE", &[64]);
+    pub(super) const FLASHINFER_MLA_SPARSE_SM120: Backend = multiples("FLASHINFER_MLA_SPARSE_SM120", &[64]);
+    pub(super) const ROCM_AITER_MLA_SPARSE: Backend = multiples("ROCM_AITER_MLA_SPARSE", &[1]);
+    pub(super) const DEEPSEEK_V4: Backend = exactly("DEEPSEEK_SPARSE_SWA", &[256]);
+    pub(super) const DEEPSEEK_V41_64: Backend = exactly("FLASHMLA_SPARSE_DSV41", &[64]);
+    pub(super) const DEEPSEEK_V41_128: Backend = exactly("FLASHINFER_MLA_SPARSE_DSV41", &[128]);
+    pub(super) const DEEPSEEK_V41_ROCM: Backend = exactly("ROCM_AITER_MLA_SPARSE_DSV41", &[64, 128]);
+}
+
+/// The kernels of a platform for a model, and the platform's own wishes, tokens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernels {
+    pub(super) backend: Backend,
+    /// What every backend's block is a multiple of: the indexer's, too.
+    every: u64,
     /// The block size without `--block-size`.
     default: u64,
     /// A block size that the platform forces.
     forced: Option<u64>,
 }
 
+/// `CacheConfig.DEFAULT_BLOCK_SIZE`.
+const DEFAULT_BLOCK: u64 = 16;
+
 impl Kernels {
     /// The kernels that `platform` chooses for a model.
-    pub(super) fn of(platform: Platform, config: &Config<'_>, use_mla: bool) -> Self {
-        const MULTIPLES_OF_16: Kernels = Kernels { sizes: &[16], exact: false, default: 16, forced: None };
-        if config.text_type() == "deepseek_v4" && use_mla {
-            return Self { sizes: &[256], exact: true, default: 256, forced: Some(256) };
+    ///
+    /// # Source
+    /// `_get_backend_priorities` of `vllm/platforms/{cuda,rocm}.py`, `supports_combination` and
+    /// `supported_kv_cache_dtypes` of the backends; ROCm without `VLLM_ROCM_USE_AITER`, which is off by default.
+    pub(super) fn of(platform: Platform, config: &Config<'_>, use_mla: bool, kv_dtype: &str) -> Self {
+        let backend = if use_mla { latent(platform, config, kv_dtype) } else { plain(platform) };
+        let forced = match platform {
+            Platform::Cpu if backend == backends::CPU_MLA => Some(16),
+            _ if backend == backends::DEEPSEEK_V4 => Some(256),
+            _ => None,
+        };
+        let mut every = backend.smallest();
+        // Pools of keys: 32 or 64 of them a page.
+        if let (true, Ok(Some(pool))) = (platform.is_cuda(), config.whole("index_kpool")) {
+            every = pool.saturating_mul(32).max(every);
         }
-        let sparse = config.has("index_topk");
-        match (platform, use_mla) {
-            (Platform::Cpu, true) => Self { sizes: &[16], exact: true, default: 16, forced: Some(16) },
-            (Platform::Cpu, false) => Self { sizes: &[32], exact: false, default: 128, forced: None },
-            // FlashMLA takes 64, and so does its sparse form.
-            (Platform::CudaHopper, true) => Self { sizes: &[64], exact: true, default: 64, forced: None },
-            // FlashInfer's MLA takes 32 or 64, its sparse form 64 as FlashMLA's.
-            (Platform::CudaBlackwell, true) if sparse => {
-                Self { sizes: &[64], exact: true, default: 64, forced: None }
-            }
-            (Platform::CudaBlackwell, true) => {
-                Self { sizes: &[32, 64], exact: true, default: 32, forced: None }
-            }
-            (Platform::Rocm, true) => Self { sizes: &[1], exact: false, default: 16, forced: None },
-            // FlashInfer takes 16, 32 and 64, and 128 more on Blackwell; the smallest is what counts here.
-            (Platform::CudaHopper | Platform::CudaBlackwell | Platform::Rocm, false) => MULTIPLES_OF_16,
-        }
+        let default = match platform {
+            Platform::Cpu => 128,
+            _ if DEFAULT_BLOCK.is_multiple_of(every.max(1)) => DEFAULT_BLOCK,
+            _ => every,
+        };
+        Self { backend, every, default: forced.unwrap_or(default), forced }
     }
 
     /// The block size, before alignment, with the user's in `asked`.
@@ -97,6 +153,73 @@ impl Kernels {
             (Some(forced), _) => forced,
             (None, Some(asked)) => asked,
             (None, None) => self.default,
+        }
+    }
+
+    /// What each backend's block is a multiple of.
+    pub(super) const fn every(&self) -> u64 {
+        self.every
+    }
+}
+
+fn plain(platform: Platform) -> Backend {
+    match platform {
+        Platform::Cpu => backends::CPU_ATTN,
+        Platform::CudaHopper | Platform::CudaSm120 => backends::FLASH_ATTN,
+        Platform::CudaBlackwell => backends::FLASHINFER,
+        Platform::Rocm => backends::ROCM_ATTN,
+    }
+}
+
+fn latent(platform: Platform, config: &Config<'_>, kv_dtype: &str) -> Backend {
+    match (config.text_type(), platform) {
+        ("deepseek_v4", _) => return backends::DEEPSEEK_V4,
+        ("deepseek_v41", Platform::CudaHopper) => return backends::DEEPSEEK_V41_64,
+        ("deepseek_v41", Platform::Rocm) => return backends::DEEPSEEK_V41_ROCM,
+        ("deepseek_v41", _) => return backends::DEEPSEEK_V41_128,
+        _ => {}
+    }
+    let sparse = config.has("index_topk");
+    let unquantised = matches!(kv_dtype, "auto" | "float16" | "bfloat16");
+    match platform {
+        Platform::Cpu => backends::CPU_MLA,
+        Platform::CudaHopper if sparse && unquantised => backends::FLASH_ATTN_MLA_SPARSE,
+        Platform::CudaHopper if sparse => backends::FLASHMLA_SPARSE,
+        Platform::CudaHopper if unquantised => backends::FLASH_ATTN_MLA,
+        Platform::CudaHopper => backends::FLASHMLA,
+        Platform::CudaBlackwell if sparse && kv_dtype.ends_with("_ds_mla") => backends::FLASHMLA_SPARSE,
+        Platform::CudaBlackwell if sparse => backends::FLASHINFER_MLA_SPARSE,
+        Platform::CudaBlackwell => match config.whole("qk_nope_head_dim") {
+            Ok(Some(64 | 128 | 192)) => backends::FLASHINFER_MLA,
+            _ => backends::CUTLASS_MLA,
+        },
+        Platform::CudaSm120 if sparse => backends::FLASHINFER_MLA_SPARSE_SM120,
+        Platform::CudaSm120 => backends::TRITON_MLA,
+        Platform::Rocm if sparse => backends::ROCM_AITER_MLA_SPARSE,
+        Platform::Rocm => backends::TRITON_MLA,
+    }
+}
+
+/// The layout of the cache that a model's own backends demand.
+///
+/// # Source
+/// `supported_kv_cache_layouts` of `DeepseekV4IndexerBackend` and `KpoolTailBackend` in
+/// `vllm/v1/attention/backends/mla/indexer.py`, vLLM 0.32.
+pub(super) fn layout(config: &Config<'_>) -> Option<Layout> {
+    let packs = matches!(config.text_type(), "deepseek_v4" | "deepseek_v41" | "glm5_next" | "glm5_next_text");
+    packs.then_some(Layout::Blhnc)
+}
+
+impl Backend {
+    /// Whether latents that are asked for in this dtype are kept as `fp8_ds_mla`.
+    ///
+    /// # Source
+    /// `_canonicalize_sparse_mla_kv_cache_dtype` in `vllm/model_executor/layers/attention/mla_attention.py`, vLLM 0.32.
+    pub(super) fn packs(&self, kv_dtype: &str) -> bool {
+        if *self == backends::FLASHMLA_SPARSE {
+            kv_dtype.starts_with("fp8")
+        } else {
+            *self == backends::FLASHINFER_MLA_SPARSE_SM120 && matches!(kv_dtype, "auto" | "fp8" | "fp8_e4m3")
         }
     }
 

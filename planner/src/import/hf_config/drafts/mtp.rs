@@ -2,13 +2,14 @@
 //!
 //! # Source
 //! vLLM 0.32: `vllm/model_executor/models/{deepseek,mimo,mimo_v2,qwen3_next,qwen3_5,glm4_moe,glm4_moe_lite,
-//! glm_ocr,ernie,nemotron_h,exaone_moe,exaone4_5,longcat_flash,step3p5,hy_v3,openpangu}_mtp.py`,
-//! `vllm/models/{deepseek_v32,deepseek_v4,kimi_k3,hy_v4}/*/mtp.py`.
+//! glm_ocr,ernie,nemotron_h,exaone_moe,exaone4_5,longcat_flash,step3p5,hy_v3,openpangu,bailing_moe,bailing_moe_v3,
+//! gemma4}_mtp.py`, `vllm/models/{deepseek_v32,deepseek_v4,kimi_k3,hy_v4,dots3_note,inkling,qwen4_exp,minimax_m3}/*/mtp.py`,
+//! `vllm/models/glm5next/common/mtp.py`.
 
 use super::super::config::Config;
 use super::super::dense::{Dense, Head, LLAMA};
 use super::super::error::ImportError;
-use super::super::hybrid::latent_size;
+use super::super::hybrid::{self, latent_size};
 use super::super::layer::{Cache, Latent, Layer, Layers};
 use super::super::mla;
 use super::super::own;
@@ -36,6 +37,7 @@ pub(super) fn layers(
         (first..first + n).map(|i| Layer::new(format!("{head}.{i}.{tail}"), cache.clone())).collect()
     };
     let attn = "self_attn.attn";
+    repeated(config, context)?;
     Ok(match config.text_type() {
         "deepseek_v3" | "kimi_k2" | "deepseek_mtp" | "pangu_ultra_moe" => {
             same("model.layers", start, heads(None)?, attn, &latent(config)?)
@@ -47,7 +49,44 @@ pub(super) fn layers(
             }
             layers.layers
         }
-        "deepseek_v4" => deepseek_v4_heads(config, start, heads(None)?)?,
+        "deepseek_v4" => deepseek_v4_heads(config, context, start, heads(None)?)?,
+        "bailing_hybrid" | "bailing_moe_v3" | "bailing_moe_linear" => {
+            let head_size = hybrid::bailing_latent_size(config)?;
+            let cache = Cache::Latent(Latent { head_size, ..Latent::default() });
+            same("model.layers", start, heads(None)?, attn, &cache)
+        }
+        "dots3_note" => {
+            let mut layers = Layers::default();
+            for i in start..start + heads(Some(1))? {
+                own::dots3_note_sparse(config, &format!("model.layers.{i}.self_attn"), i, &mut layers)?;
+            }
+            layers.layers
+        }
+        "glm5_next" | "glm5_next_text" => {
+            let mut layers = Layers::default();
+            for i in start..start + heads(None)? {
+                let name = format!("model.layers.{i}.self_attn");
+                hybrid::glm5_next_sparse(config, context, &name, &mut layers)?;
+            }
+            layers.layers
+        }
+        "qwen4_exp" | "qwen4_exp_text" => {
+            let n = config.whole("mtp_num_hidden_layers")?.unwrap_or(1);
+            let n = super::super::config::layers_below_limit(n)?;
+            let mut layers = Layers::default();
+            for i in start..start + n {
+                hybrid::qwen4_exp_indexed(config, context, &format!("mtp.layers.{i}"), &mut layers)?;
+            }
+            layers.layers
+        }
+        "inkling_model" | "inkling_text" | "inkling_mm_model" => inkling(config, context)?,
+        "minimax_m3" | "minimax_m3_vl" | "minimax_m3_vl_text" | "minimax_m3_text" => {
+            let n = config.whole("num_mtp_modules")?.unwrap_or(1);
+            let n = super::super::config::layers_below_limit(n)?;
+            own::minimax_m3_heads(config, context, n)?
+        }
+        // The assistant's layers read the caches of the target's.
+        "gemma4_assistant" | "gemma4_unified_assistant" => Vec::new(),
         "longcat_flash" => same("model.layers", start.saturating_mul(2), 1, attn, &latent(config)?),
         "kimi_k3" | "kimi_linear" => same("model.layers", start, heads(None)?, "self_attn", &latent(config)?),
         "glm4_moe_lite" => same("model.layers", 0, heads(None)?, attn, &latent(config)?),
@@ -80,7 +119,12 @@ pub(super) fn layers(
                 })
                 .collect::<Result<_, ImportError>>()?
         }
-        "nemotron_h" | "nemotron_h_puzzle" => nemotron_h(config, &plain(LLAMA)?)?,
+        "nemotron_h" | "nemotron_h_puzzle" if heads(Some(0))? > 0 => nemotron_h(config, &plain(LLAMA)?)?,
+        "deepseek_v41" => {
+            return Err(ImportError::Refused(
+                "DeepSeek V4.1 has no heads for the speculative method `mtp`: its own is `dspark`".to_owned(),
+            ));
+        }
         other => {
             let name = if other.is_empty() { target.architecture() } else { other };
             return Err(ImportError::UnknownDraft {
@@ -91,8 +135,54 @@ pub(super) fn layers(
     })
 }
 
+/// The heads must be used a whole number of times a step.
+///
+/// # Source
+/// `SpeculativeConfig.__post_init__`, vLLM 0.32, and which key is `n_predict` in `hf_config_override`.
+fn repeated(config: &Config<'_>, context: &Context<'_>) -> Result<(), ImportError> {
+    let kind = config.text_type();
+    let heads = if kind.starts_with("qwen3_5") || kind.starts_with("qwen4_exp") {
+        config.whole("mtp_num_hidden_layers")?
+    } else if matches!(kind, "mimo_v2_flash" | "mimo_v2") {
+        Some(1)
+    } else {
+        config.whole("num_nextn_predict_layers")?
+    };
+    let asked = context.num_speculative_tokens;
+    match heads {
+        Some(heads) if asked > heads && asked.checked_rem(heads).is_none_or(|rest| rest != 0) => {
+            Err(ImportError::Refused(format!(
+                "num_speculative_tokens:{asked} must be divisible by n_predict={heads}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn latent(config: &Config<'_>) -> Result<Cache, ImportError> {
     Ok(Cache::Latent(Latent { head_size: latent_size(config)?, ..Latent::default() }))
+}
+
+/// Blocks beside the text config, which says which of them slide.
+fn inkling(config: &Config<'_>, context: &Context<'_>) -> Result<Vec<Layer>, ImportError> {
+    let empty = serde_json::Map::new();
+    let own = config.tower("mtp_config").unwrap_or(&empty);
+    let key = "mtp_config.num_nextn_predict_layers";
+    let n = own
+        .get("num_nextn_predict_layers")
+        .map_or(Ok(None), |value| super::super::config::whole_value(key, value))?
+        .filter(|n| *n > 0)
+        .ok_or_else(|| ImportError::Missing { key: key.to_owned() })?;
+    // As many blocks as there are draft tokens, and not more than there are.
+    let n = super::super::config::layers_below_limit(n)?.min(context.num_speculative_tokens.max(1));
+    let local = own.get("local_layer_ids").and_then(serde_json::Value::as_array);
+    let is_local = |i: u64| local.is_some_and(|list| list.iter().any(|id| id.as_u64() == Some(i)));
+    let mut layers = Layers::default();
+    for i in 0..n {
+        let name = format!("model.layers.{i}.transformer_block");
+        own::inkling_layer(config, context, &name, is_local(i), &mut layers)?;
+    }
+    Ok(layers.layers)
 }
 
 /// A pattern of attention and experts.
@@ -113,18 +203,28 @@ fn nemotron_h(config: &Config<'_>, cache: &Cache) -> Result<Vec<Layer>, ImportEr
 }
 
 /// DeepSeek V4's heads keep a window only, or what the longer list of ratios says.
-fn deepseek_v4_heads(config: &Config<'_>, start: u64, n: u64) -> Result<Vec<Layer>, ImportError> {
+fn deepseek_v4_heads(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    start: u64,
+    n: u64,
+) -> Result<Vec<Layer>, ImportError> {
     let ratios = config.wholes("compress_ratios")?.unwrap_or_default();
     let mut layers = Layers::default();
     for i in start..start + n {
         let ratio = ratios.get(super::index(i)).copied().unwrap_or(0);
-        own::deepseek_v4_layer(config, &format!("model.layers.{i}.mtp_block.attn"), ratio, &mut layers)?;
+        let name = format!("model.layers.{i}.mtp_block.attn");
+        own::deepseek_v4_layer(config, context, &name, ratio, &mut layers)?;
     }
     Ok(layers.layers)
 }
 
 /// DSpark's stages of a DeepSeek V4: windows only.
-pub(super) fn deepseek_v4_stages(config: &Config<'_>, start: u64) -> Result<Vec<Layer>, ImportError> {
+pub(super) fn deepseek_v4_stages(
+    config: &Config<'_>,
+    context: &Context<'_>,
+    start: u64,
+) -> Result<Vec<Layer>, ImportError> {
     let n = match config.whole("n_mtp_layers")? {
         Some(n) => n,
         None => config
@@ -134,7 +234,12 @@ pub(super) fn deepseek_v4_stages(config: &Config<'_>, start: u64) -> Result<Vec<
     let n = super::super::config::layers_below_limit(n)?;
     let mut layers = Layers::default();
     for i in start..start + n {
-        own::deepseek_v4_layer(config, &format!("model.layers.{i}.attn"), 0, &mut layers)?;
+        let name = format!("model.layers.{i}.attn");
+        if config.text_type() == "deepseek_v41" {
+            own::deepseek_v41_window(config, context, &name, &mut layers)?;
+        } else {
+            own::deepseek_v4_layer(config, context, &name, 0, &mut layers)?;
+        }
     }
     Ok(layers.layers)
 }

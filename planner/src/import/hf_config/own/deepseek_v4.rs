@@ -41,7 +41,7 @@ pub(in super::super) fn layers(
             })?,
             None => return Err(ImportError::Missing { key: "compress_ratios".to_owned() }),
         };
-        layer(config, &format!("{prefix}layers.{i}.attn"), ratio, &mut layers)?;
+        layer(config, context, &format!("{prefix}layers.{i}.attn"), ratio, &mut layers)?;
     }
     Ok(layers)
 }
@@ -49,6 +49,7 @@ pub(in super::super) fn layers(
 /// The caches of one layer, in the order in which it makes them.
 pub(in super::super) fn layer(
     config: &Config<'_>,
+    context: &Context<'_>,
     name: &str,
     ratio: u64,
     layers: &mut Layers,
@@ -58,7 +59,7 @@ pub(in super::super) fn layer(
     let index_head = config.whole("index_head_dim")?.unwrap_or(128);
     if ratio == 4 {
         let mut raw = base(SpecKind::Mla, indexer_row(config)?, DType::UInt8);
-        raw.tokens_per_state = Some(TokensPerState::Whole(ratio));
+        compressed(&mut raw, context, ratio);
         pad(&mut raw, 256 / ratio, indexer_row(config)?)?;
         layers.layers.push(Layer::new(format!("{name}.indexer.k_cache"), Cache::OwnWithBlock(Box::new(raw))));
         push_state(layers, format!("{name}.indexer.compressor.state_cache"), ratio, index_head)?;
@@ -71,7 +72,7 @@ pub(in super::super) fn layer(
     layers.layers.push(Layer::new(format!("{name}.swa_cache"), Cache::Own(Box::new(swa))));
     if ratio > 1 {
         let mut raw = base(SpecKind::Mla, head, DType::UInt8);
-        raw.tokens_per_state = Some(TokensPerState::Whole(ratio));
+        compressed(&mut raw, context, ratio);
         packed(&mut raw);
         pad(&mut raw, 256 / ratio, PACKED_BYTES)?;
         layers.layers.push(Layer::new(name.to_owned(), Cache::OwnWithBlock(Box::new(raw))));
@@ -88,6 +89,15 @@ fn base(kind: SpecKind, head_size: u64, dtype: DType) -> RawSpec {
     raw.dtype = Some(dtype);
     raw.alignment = Some(PACKED_ALIGNMENT);
     raw
+}
+
+/// One state for `ratio` tokens, by the name that the version has for it.
+fn compressed(raw: &mut RawSpec, context: &Context<'_>, ratio: u64) {
+    if context.settings.version.rules().tokens_per_state {
+        raw.tokens_per_state = Some(TokensPerState::Whole(ratio));
+    } else {
+        raw.compress_ratio = Some(ratio);
+    }
 }
 
 fn packed(raw: &mut RawSpec) {

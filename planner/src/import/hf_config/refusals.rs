@@ -1,0 +1,80 @@
+//! What does vLLM refuse in a config whose layers alone would be fine?
+//!
+//! A missing kernel of one platform is no refusal here: another may have it.
+
+use serde_json::{Map, Value};
+
+use super::config::{Config, whole_value};
+use super::dense::head_dim;
+use super::error::ImportError;
+use super::layer::{Cache, Layers};
+
+/// Keys whose class wants a whole number, so that a null of the file is refused.
+///
+/// # Source
+/// Fields of type `int` in transformers' `configuration_{gemma3n,gemma4,mimo_v2_flash}.py`, 5.x, whose classes
+/// check their types (`@strict`).
+const NOT_NULL: &[(&str, &str)] = &[
+    ("gemma3n_text", "sliding_window"),
+    ("gemma4_text", "sliding_window"),
+    ("mimo_v2_flash", "sliding_window"),
+];
+
+/// Refuses what vLLM does.
+pub(super) fn check(config: &Config<'_>, layers: &Layers) -> Result<(), ImportError> {
+    for (class, key) in NOT_NULL {
+        if *class == config.text_type() && config.is_null(key) {
+            return Err(ImportError::Refused(format!(
+                "`{key}` is null, where its class wants a whole number"
+            )));
+        }
+    }
+    // A model of states alone rotates nothing.
+    let rotates = layers.layers.iter().any(|layer| matches!(layer.cache, Cache::Attention(_)));
+    if rotates { sections(config) } else { Ok(()) }
+}
+
+/// The axes of rotary positions must fill the rotated half of a head.
+///
+/// # Source
+/// `get_rope` and `MRotaryEmbedding` in `vllm/model_executor/layers/rotary_embedding`, vLLM 0.32.
+fn sections(config: &Config<'_>) -> Result<(), ImportError> {
+    let Some(rope) = config.sections() else { return Ok(()) };
+    let kind =
+        rope.get("rope_type").or_else(|| rope.get("type")).and_then(Value::as_str).unwrap_or("default");
+    let Some(list) = rope.get("mrope_section").and_then(Value::as_array) else { return Ok(()) };
+    if !matches!(kind, "default" | "mrope") || list.is_empty() {
+        return Ok(());
+    }
+    let mut sum = 0_u64;
+    for value in list {
+        sum = sum.saturating_add(whole_value("mrope_section", value)?.unwrap_or(0));
+    }
+    let Some(heads) = config.whole("num_attention_heads")? else { return Ok(()) };
+    let rotated = match rope.get("rope_dim") {
+        Some(value) => whole_value("rope_dim", value)?.unwrap_or(0),
+        None => rotated(config, rope, head_dim(config, heads)?)?,
+    };
+    if sum == rotated / 2 {
+        return Ok(());
+    }
+    Err(ImportError::Refused(format!(
+        "`mrope_section` adds up to {sum}, where half of the rotated part of a head is {}",
+        rotated / 2
+    )))
+}
+
+/// How much of a head is rotated.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a head times a factor of at most 1, cut down as Python's int does"
+)]
+fn rotated(config: &Config<'_>, rope: &Map<String, Value>, head: u64) -> Result<u64, ImportError> {
+    let factor = match rope.get("partial_rotary_factor").and_then(Value::as_f64) {
+        Some(factor) => factor,
+        None => config.real("partial_rotary_factor")?.unwrap_or(1.0),
+    };
+    Ok((head as f64 * factor) as u64)
+}
