@@ -15,7 +15,7 @@ const REGISTERS: [(Kernel, [u32; 2]); 19] = [
     (Kernel::StreamRead, [32, 32]),
     (Kernel::BlockTableAppend, [32, 40]),
     (Kernel::BlockTableGather, [24, 32]),
-    (Kernel::SlotMapping, [56, 48]),
+    (Kernel::SlotMapping, [48, 48]),
     (Kernel::SequenceStarts, [24, 24]),
     (Kernel::Positions, [32, 32]),
     (Kernel::DecodePrefillSplit, [32, 40]),
@@ -28,7 +28,7 @@ const REGISTERS: [(Kernel, [u32; 2]); 19] = [
     (Kernel::MlaReadBf16, [56, 56]),
     (Kernel::MlaReadFp8, [64, 64]),
     (Kernel::ReadCombine, [32, 32]),
-    (Kernel::StateUpdate, [64, 64]),
+    (Kernel::StateUpdate, [32, 32]),
     (Kernel::StreamWrite, [32, 32]),
 ];
 
