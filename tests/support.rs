@@ -108,7 +108,8 @@ fn conforms_at(
     root: &serde_json::Value,
 ) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
-        let target = root.pointer(reference.trim_start_matches('#')).ok_or_else(|| format!("no {reference}"))?;
+        let target =
+            root.pointer(reference.trim_start_matches('#')).ok_or_else(|| format!("no {reference}"))?;
         return conforms_at(place, value, target, root);
     }
     if let Some(any) = schema["anyOf"].as_array() {
@@ -137,7 +138,8 @@ fn conforms_at(
         }
     }
     if let Some(fields) = value.as_object() {
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str) {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str)
+        {
             if !fields.contains_key(name) {
                 return Err(format!("{place} lacks {name}"));
             }

@@ -17,10 +17,8 @@ const PAGE: usize = 64 * 576;
 fn plan(states: usize, mla: usize, layers: usize) -> ReplayPlan {
     let state =
         Kept::State { conv_bytes: 1024, state_bytes: 8192, num_speculative_blocks: 7, aligned: false };
-    let group = |kept| ReplayGroup {
-        block_size: 64,
-        layers: vec![ReplayLayer { kept, page_bytes: PAGE }; layers],
-    };
+    let group =
+        |kept| ReplayGroup { block_size: 64, layers: vec![ReplayLayer { kept, page_bytes: PAGE }; layers] };
     let mla_kept = Kept::Mla { head_size: 576, fp8: true, window: None };
     let groups = std::iter::repeat_n(group(state), states).chain(std::iter::repeat_n(group(mla_kept), mla));
     ReplayPlan {

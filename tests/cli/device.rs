@@ -41,8 +41,11 @@ fn figures(words: &[&str]) -> String {
     let mut after_figure = false;
     for (place, word) in words.iter().enumerate() {
         let bare = word.trim_matches(|c| ",()".contains(c));
-        let unit = |w: Option<&&str>| w.is_some_and(|w| ["ns", "us", "ms"].contains(&w.trim_matches(|c| ",()".contains(c))));
-        let number = bare.trim_end_matches('%').parse::<f64>().is_ok();
+        let unit = |w: Option<&&str>| {
+            w.is_some_and(|w| ["ns", "us", "ms"].contains(&w.trim_matches(|c| ",()".contains(c))))
+        };
+        let heading = words.get(place + 1) == Some(&"interval");
+        let number = !heading && bare.trim_end_matches('%').parse::<f64>().is_ok();
         if after_figure && unit(Some(word)) {
             out.push(word.replace("ns", "T").replace("us", "T").replace("ms", "T"));
             after_figure = false;
@@ -110,7 +113,19 @@ fn what_is_asked_wrongly_is_said() {
     for arguments in [
         &["kimi-k3", "--simulate=--inputs 3"][..],
         &["kimi-k3", "--simulate", "--requests", "3"],
-        &["kimi-k3", "--memory", "1", "--requests", "1", "--context", "1", "--runs", "1", "--at-least", "0.5"],
+        &[
+            "kimi-k3",
+            "--memory",
+            "1",
+            "--requests",
+            "1",
+            "--context",
+            "1",
+            "--runs",
+            "1",
+            "--at-least",
+            "0.5",
+        ],
     ] {
         let run = run(arguments);
         assert_eq!(run.code, Some(2), "{}", run.stdout);
@@ -128,11 +143,14 @@ fn devices_in_words() {
     for line in run.stdout.lines() {
         let line = match line.split_once(": ") {
             Some((gpu @ ("cuda" | "hip"), state)) => {
-                let missing = ["not usable, failed to load any of lib", "not usable, failed to find a device: `"];
+                let missing =
+                    ["not usable, failed to load any of lib", "not usable, failed to find a device: `"];
                 assert!(state == "usable" || missing.iter().any(|m| state.starts_with(m)), "{line}");
                 format!("{gpu}: <usable, or why not>")
             }
-            Some((name, _)) if name.starts_with("  ") && !name.starts_with("  needs") => "  <device>".to_owned(),
+            Some((name, _)) if name.starts_with("  ") && !name.starts_with("  needs") => {
+                "  <device>".to_owned()
+            }
             _ => line.to_owned(),
         };
         seen.push_str(&line);

@@ -81,9 +81,7 @@ impl<T: OnHost> Device for T {
 
     fn elapsed_ns(&self, from: &Event, to: &Event) -> Result<f64, DeviceError> {
         match (&from.0, &to.0) {
-            (Mark::Host(from), Mark::Host(to)) => {
-                Ok(to.saturating_duration_since(*from).as_secs_f64() * 1e9)
-            }
+            (Mark::Host(from), Mark::Host(to)) => Ok(to.saturating_duration_since(*from).as_secs_f64() * 1e9),
             _ => Err(DeviceError::Foreign { what: "a mark" }),
         }
     }

@@ -67,7 +67,8 @@ impl Cache {
         let last = steps.iter().try_fold(value, |end, (count, stride)| {
             end.checked_add(count.saturating_sub(1).checked_mul(*stride)?)
         });
-        let end = last.and_then(|last| last.checked_add(head)?.checked_add(self.offset)).unwrap_or(usize::MAX);
+        let end =
+            last.and_then(|last| last.checked_add(head)?.checked_add(self.offset)).unwrap_or(usize::MAX);
         Ok(d.array("cache", &self.memory, &[end], 1)? + u64::try_from(self.offset).unwrap_or(0))
     }
 }

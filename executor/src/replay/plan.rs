@@ -121,7 +121,8 @@ impl ReplayPlan {
                 Ok(ReplayLayer { kept: kept(grouping.specs.spec(id))?, page_bytes })
             };
             let layers = (0..group.layers.len()).map(layer).collect::<Result<_, ReplayError>>()?;
-            groups.push(ReplayGroup { block_size: size("a block size", grouping.block_size(group))?, layers });
+            groups
+                .push(ReplayGroup { block_size: size("a block size", grouping.block_size(group))?, layers });
         }
         let mut plan = Self {
             name: name.to_owned(),
@@ -142,7 +143,8 @@ impl ReplayPlan {
             Arrangement::BlockOutermost { block_bytes } => vec![block_bytes],
             Arrangement::TensorALayer => {
                 let slots = self.groups.iter().map(|group| group.layers.len()).max().unwrap_or(0);
-                let widest = |slot: usize| self.groups.iter().filter_map(|g| g.layers.get(slot)).map(stride).max();
+                let widest =
+                    |slot: usize| self.groups.iter().filter_map(|g| g.layers.get(slot)).map(stride).max();
                 (0..slots).map(|slot| widest(slot).unwrap_or(0)).collect()
             }
         }

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use kernels::Kernel;
 
+use super::ReplayError;
 use super::calibrate::Calibration;
 use super::plan::ReplayPlan;
 use super::pool::{Pool, Sharing};
 use super::sample::Sampled;
 use super::step::step;
-use super::ReplayError;
 use crate::device::conditions::{self, Conditions};
 use crate::device::{Device, DeviceError, Launch, Moved};
 use crate::measure::{Median, Repeats, median, repeat};
@@ -211,7 +211,14 @@ fn by_kernel(
         let transfer_ns = calibration.transfer_ns(moved);
         #[expect(clippy::cast_precision_loss, reason = "a count of launches")]
         let predicted_ns = own.len() as f64 * calibration.launch_ns + transfer_ns;
-        results.push(KernelResult { kernel, launches: own.len(), moved, transfer_ns, predicted_ns, measured });
+        results.push(KernelResult {
+            kernel,
+            launches: own.len(),
+            moved,
+            transfer_ns,
+            predicted_ns,
+            measured,
+        });
     }
     Ok(results)
 }

@@ -39,7 +39,11 @@ impl Counter {
         let of_prefills = prefills.min((steps / 2).max(steps.saturating_sub(decodes)));
         let of_decodes = decodes.min(steps - of_prefills.min(steps));
         let kind = |counted, chosen| Kind { counted, chosen, seen: 0, taken: 0 };
-        Sampler { decodes: kind(decodes, of_decodes), prefills: kind(prefills, of_prefills), sampled: Vec::new() }
+        Sampler {
+            decodes: kind(decodes, of_decodes),
+            prefills: kind(prefills, of_prefills),
+            sampled: Vec::new(),
+        }
     }
 }
 

@@ -139,8 +139,7 @@ pub fn step(device: &dyn Device, plan: &ReplayPlan, batch: &Batch, pool: &Pool) 
     };
     let block_sizes: Vec<i32> =
         plan.groups.iter().map(|g| int("a block size", g.block_size)).collect::<Result<_, _>>()?;
-    let has_slots: Vec<i32> =
-        plan.groups.iter().map(|g| i32::from(g.kept().has_slots())).collect();
+    let has_slots: Vec<i32> = plan.groups.iter().map(|g| i32::from(g.kept().has_slots())).collect();
     let slots = Slots {
         idx_mapping: idx_mapping.clone(),
         query_start_loc: standing.query_start_loc.clone(),

@@ -534,7 +534,8 @@ fn stream(device: &dyn Device, random: &mut Random) {
     let memory = up(device, &words);
     let written = random.range(0, words.len() / 16) * 16;
     run(device, probe::stream_write(&memory, 4 * written, programs, 0x3f38_9abc).unwrap());
-    let expected: Vec<u32> = (0..words.len()).map(|i| if i < written { 0x3f38_9abc } else { words[i] }).collect();
+    let expected: Vec<u32> =
+        (0..words.len()).map(|i| if i < written { 0x3f38_9abc } else { words[i] }).collect();
     same(device, &down(device, &memory), &expected, "stream_write");
 }
 

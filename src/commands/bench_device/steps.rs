@@ -71,17 +71,23 @@ fn run(
         workload: &load.workload,
         acceptance: &load.acceptance,
         // What `k3plan simulate` takes; it matters to arrivals only.
-        step_time: StepTime { base_ns: 42_200_000, prefill_token_ns: 20_000, request_ns: 0, group_ns: 91_000 },
+        step_time: StepTime {
+            base_ns: 42_200_000,
+            prefill_token_ns: 20_000,
+            request_ns: 0,
+            group_ns: 91_000,
+        },
         seed,
     };
     let mut observe = |step: &Step, _: u64, _: u64| {
         if step.scheduled.is_empty() {
             return;
         }
-        let request = |part: &simulator::Scheduled| Request { num_computed: part.computed, query_len: part.tokens };
+        let request =
+            |part: &simulator::Scheduled| Request { num_computed: part.computed, query_len: part.tokens };
         each(step.index, Batch::new(step.scheduled.iter().map(request).collect(), drafts));
     };
-    simulate(&simulation, &mut observe).map(|_| ()).map_err(|error| {
-        Failure::new(format!("failed to simulate `{}`", scenario.name)).caused_by(error)
-    })
+    simulate(&simulation, &mut observe)
+        .map(|_| ())
+        .map_err(|error| Failure::new(format!("failed to simulate `{}`", scenario.name)).caused_by(error))
 }
