@@ -2,11 +2,16 @@
 # The kernels under ThreadSanitizer and AddressSanitizer with UndefinedBehaviorSanitizer: the GPU's code with a
 # real thread for each GPU thread, and the CPU's with its programs on two threads. Then the same with every
 # barrier taken out, which ThreadSanitizer must find: else it would have found nothing before either.
+#
+# sanitize.sh          with 1, 2, 5 and 8 threads a block
+# sanitize.sh short    with 5
 set -euo pipefail
 cd "$(dirname "$0")/../kernels/csrc"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cxx=${CXX:-g++}
+rounds=()
+if [ "${1:-}" = short ]; then rounds=(short); fi
 build() { # NAME FLAGS...
   local name=$1
   shift
@@ -21,9 +26,9 @@ wait
 plain=()
 if setarch -R true 2>/dev/null; then plain=(setarch -R); fi
 echo "ThreadSanitizer:"
-TSAN_OPTIONS=halt_on_error=1 "${plain[@]}" "$out/thread"
+TSAN_OPTIONS=halt_on_error=1 "${plain[@]}" "$out/thread" "${rounds[@]}"
 echo "AddressSanitizer, UndefinedBehaviorSanitizer, leaks:"
-if ! "$out/address"; then exit 1; fi
+if ! "$out/address" "${rounds[@]}"; then exit 1; fi
 echo "ThreadSanitizer without barriers:"
 if TSAN_OPTIONS="halt_on_error=1 exitcode=66" "${plain[@]}" "$out/broken" >"$out/log" 2>&1; then
   echo "a missing barrier was NOT found"

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod device;
 mod diff;
 mod explain;
 mod fit;

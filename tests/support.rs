@@ -94,3 +94,62 @@ pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
     assert!(matches!(run.code, Some(0 | 1)), "{arguments:?}: {}", run.whole());
     serde_json::from_str(&run.stdout).unwrap()
 }
+
+/// Whether a value is what a JSON Schema says, with nothing that the schema does not name: the first place that is
+/// not, if any.
+pub(crate) fn conforms(value: &serde_json::Value, schema: &serde_json::Value) -> Result<(), String> {
+    conforms_at("", value, schema, schema)
+}
+
+fn conforms_at(
+    place: &str,
+    value: &serde_json::Value,
+    schema: &serde_json::Value,
+    root: &serde_json::Value,
+) -> Result<(), String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target =
+            root.pointer(reference.trim_start_matches('#')).ok_or_else(|| format!("no {reference}"))?;
+        return conforms_at(place, value, target, root);
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        let tried: Vec<_> = any.iter().map(|schema| conforms_at(place, value, schema, root)).collect();
+        return if tried.iter().any(Result::is_ok) { Ok(()) } else { tried.into_iter().next().unwrap() };
+    }
+    let kind = match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "boolean",
+        serde_json::Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+        serde_json::Value::Number(_) => "number",
+        serde_json::Value::String(_) => "string",
+        serde_json::Value::Array(_) => "array",
+        serde_json::Value::Object(_) => "object",
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        serde_json::Value::Array(types) => types.iter().filter_map(serde_json::Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    if !types.is_empty() && !types.contains(&kind) && !(kind == "integer" && types.contains(&"number")) {
+        return Err(format!("{place} is {kind}, not {types:?}"));
+    }
+    if let Some(items) = value.as_array() {
+        for (index, item) in items.iter().enumerate() {
+            conforms_at(&format!("{place}/{index}"), item, &schema["items"], root)?;
+        }
+    }
+    if let Some(fields) = value.as_object() {
+        for name in schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str)
+        {
+            if !fields.contains_key(name) {
+                return Err(format!("{place} lacks {name}"));
+            }
+        }
+        for (name, field) in fields {
+            match schema["properties"].get(name) {
+                Some(schema) => conforms_at(&format!("{place}/{name}"), field, schema, root)?,
+                None => return Err(format!("{place}/{name} is not in the schema")),
+            }
+        }
+    }
+    Ok(())
+}

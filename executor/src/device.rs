@@ -12,6 +12,7 @@ mod dummy;
 mod error;
 mod gpu;
 mod handle;
+mod host;
 
 use kernels::Kernel;
 
@@ -56,7 +57,32 @@ pub struct Launch {
     pub(crate) threads: u32,
     pub(crate) words: Vec<u64>,
     pub(crate) held: Vec<Memory>,
-    pub(crate) bytes: u64,
+    pub(crate) moved: Moved,
+}
+
+/// Bytes of memory that launches have to move, at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+impl Moved {
+    /// Both ways together.
+    pub fn bytes(self) -> u64 {
+        self.read.saturating_add(self.written)
+    }
+}
+
+impl std::iter::Sum for Moved {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, each| Self {
+            read: sum.read.saturating_add(each.read),
+            written: sum.written.saturating_add(each.written),
+        })
+    }
 }
 
 impl Launch {
@@ -72,9 +98,9 @@ impl Launch {
         self
     }
 
-    /// Bytes of memory that the launch has to read and write, at least.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of memory that the launch has to move.
+    pub fn moved(&self) -> Moved {
+        self.moved
     }
 }
 

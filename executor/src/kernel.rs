@@ -8,5 +8,6 @@ pub mod builder;
 pub mod cache;
 pub mod probe;
 mod shape;
+pub mod state;
 
 pub use shape::ShapeError;

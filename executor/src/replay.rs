@@ -1,14 +1,16 @@
-//! A plan's step for real: the KV pool as the plan lays it out, the step's kernels, predicted and measured.
+//! A plan's steps for real: the KV pool as the plan lays it out, a step's kernels, predicted and measured.
 //!
-//! [`plan`] takes from a plan what a replay needs, [`step`] lays out memory and makes the launches of a step,
-//! [`run`] measures them. A step is that of vLLM's Model Runner V2: changed block ids are appended and gathered
-//! for all groups at once, slots come from one launch, each group's builder fills its metadata, each attention
-//! layer writes and reads its cache. The layers' arithmetic is not part of it, nor are the reads and writes of
-//! recurrent states.
+//! [`plan`] takes from a plan what a replay needs, [`pool`] lays out the KV cache, [`step`] makes the launches of a
+//! batch's step, [`run`] measures them. A batch is fixed, or that of a simulated step ([`sample`] chooses). A step is
+//! that of vLLM's Model Runner V2: changed block ids are appended and gathered for all groups at once, slots come from
+//! one launch, each group's builder fills its metadata, each attention layer writes and reads its cache, each layer
+//! with a state updates it. The layers' arithmetic is not part of it.
 
 pub mod calibrate;
 pub mod plan;
+pub mod pool;
 pub mod run;
+pub mod sample;
 pub mod step;
 
 use thiserror::Error;
@@ -29,15 +31,14 @@ pub enum ReplayError {
     /// There is nothing to replay.
     #[error("replay a plan without groups")]
     NoGroups,
-    /// Two blocks of the plan do not fit the memory.
-    #[error(
-        "lay out a pool: two blocks of {tensors} tensors of {page_bytes} bytes need more than {budget_bytes} bytes"
-    )]
+    /// No step schedules anything.
+    #[error("replay a run without steps")]
+    NoSteps,
+    /// Two blocks do not fit the memory.
+    #[error("lay out a pool: two blocks of {block_bytes} bytes need more than {budget_bytes} bytes")]
     Budget {
-        /// KV cache tensors.
-        tensors: usize,
-        /// Bytes of a block in each.
-        page_bytes: usize,
+        /// Bytes of a block.
+        block_bytes: usize,
         /// Bytes allowed.
         budget_bytes: usize,
     },
@@ -70,6 +71,12 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// A batch in any order.
+    pub fn new(mut requests: Vec<Request>, num_speculative_tokens: u32) -> Self {
+        requests.sort_by_key(|request| request.query_len > num_speculative_tokens.saturating_add(1));
+        Self { requests, num_speculative_tokens }
+    }
+
     /// A batch of decodes alike.
     pub fn decodes(requests: u32, num_computed: u32, num_speculative_tokens: u32) -> Self {
         let request = Request { num_computed, query_len: num_speculative_tokens.saturating_add(1) };
@@ -79,5 +86,15 @@ impl Batch {
     /// Tokens scheduled.
     pub fn num_tokens(&self) -> u64 {
         self.requests.iter().map(|r| u64::from(r.query_len)).sum()
+    }
+
+    /// Tokens computed before.
+    pub fn num_computed(&self) -> u64 {
+        self.requests.iter().map(|r| u64::from(r.num_computed)).sum()
+    }
+
+    /// Requests whose query is longer than a decode's.
+    pub fn prefills(&self) -> usize {
+        self.requests.iter().filter(|r| r.query_len > self.num_speculative_tokens.saturating_add(1)).count()
     }
 }

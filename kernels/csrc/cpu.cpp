@@ -13,7 +13,7 @@
 #define K3_LOOP(name, Args)                                                                           \
   static __attribute__((noinline)) void name##_range(const void* args, u32 gx, u32 gy, u64 first, u64 last) { \
     const Args a = *(const Args*)args;                                                                \
-    K3Place at = {(u32)(first % gx), (u32)(first / gx % gy), (u32)(first / gx / gy)};                 \
+    K3Place at = {(u32)(first % gx), (u32)(first / gx % gy), (u32)(first / gx / gy), gx, gy};         \
     for (u64 i = first; i < last; ++i) {                                                              \
       name(at, a);                                                                                    \
       if (++at.x == gx) {                                                                             \

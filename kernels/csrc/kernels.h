@@ -6,4 +6,5 @@
 #include "metadata.h"
 #include "kv_cache_write.h"
 #include "paged_read.h"
+#include "state_update.h"
 #include "probe.h"

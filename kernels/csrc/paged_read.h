@@ -2,7 +2,7 @@
 //
 // The result is, for each request, the sum over its tokens of the rows, dequantised: what proves that every
 // byte was read, and from the right place. It has attention's traffic, none of its arithmetic, so its time is
-// that of the memory. A split is a range of a request's tokens, a part one worker's share of a split;
+// that of the memory. Sliding windows read their last tokens. A split is a range of a request's tokens, a part one worker's share of a split;
 // k3_read_combine adds the parts. GQA reads keys and values of every KV head, MLA one latent row a token.
 #pragma once
 
@@ -13,6 +13,7 @@ struct K3Read {
   float* sums;          // [num_reqs, parts, 1 or 2 (keys, values), kv_heads, head_size]
   i64 num_reqs, stride, num_blocks, block_size, kv_heads, head_size;
   i64 splits, workers;                                        // parts = splits x workers
+  i64 window;                                                 // the last tokens that are read; 0 is all
   i64 block_stride, value_offset, token_stride, head_stride;  // bytes, multiples of 16
   double scale;                                               // of the cache
 };
@@ -22,10 +23,11 @@ struct K3Range {
 };
 
 // The tokens of a split: whole runs of 64, so that most splits start where a block does.
-K3_INLINE K3Range k3_split(i64 seq_len, i64 splits, i64 split) {
-  const i64 runs = (seq_len + 63) / 64;
-  const K3Range range = {k3_min(runs * split / splits * 64, seq_len),
-                         k3_min(runs * (split + 1) / splits * 64, seq_len)};
+K3_INLINE K3Range k3_split(const K3Read& a, i64 request, i64 split) {
+  const i64 seq_len = k3_max(a.seq_lens[request], 0), start = a.window > 0 ? k3_max(seq_len - a.window, 0) : 0;
+  const i64 first = start / 64, runs = (seq_len + 63) / 64 - first;
+  const K3Range range = {k3_max(k3_min((first + runs * split / a.splits) * 64, seq_len), start),
+                         k3_max(k3_min((first + runs * (split + 1) / a.splits) * 64, seq_len), start)};
   return range;
 }
 
@@ -65,114 +67,153 @@ struct K3E4m3 {
 
 #if defined(K3_CPU)
 
-// The floats in a vector of the cache's bytes, in the cheapest order; it is laid back at the end.
-template <class F>
-struct K3Floats;
-template <>
-struct K3Floats<K3Bf16> {
-  K3F x[2];
+// Vectors of WIDTH bytes of the cache, and of the floats in them.
+template <int WIDTH>
+struct K3Wide {
+  typedef float F __attribute__((vector_size(WIDTH)));
+  typedef u32 U __attribute__((vector_size(WIDTH)));
+  typedef short S __attribute__((vector_size(WIDTH)));
+  typedef u32 Loose __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 };
-template <>
-struct K3Floats<K3E4m3> {
-  K3F x[4];
-};
-K3_INLINE void k3_unpack(K3U w, K3Floats<K3Bf16>& to) {
-  to.x[0] = (K3F)(w << 16);
-  to.x[1] = (K3F)(w & 0xffff0000u);
+
+// The floats in a vector of the cache's bytes, in the cheapest order: part p of lane l is element EACH x l + p.
+template <int WIDTH>
+K3_INLINE void k3_unpack(K3Bf16, typename K3Wide<WIDTH>::U w, typename K3Wide<WIDTH>::F* to) {
+  to[0] = (typename K3Wide<WIDTH>::F)(w << 16);
+  to[1] = (typename K3Wide<WIDTH>::F)(w & 0xffff0000u);
 }
-K3_INLINE void k3_unpack(K3U w, K3Floats<K3E4m3>& to) {
+template <int WIDTH>
+K3_INLINE void k3_unpack(K3E4m3, typename K3Wide<WIDTH>::U w, typename K3Wide<WIDTH>::F* to) {
   // As `k3_from_e4m3_raw`, two codes at a time while they still fit 16 bits.
-  const K3U even = (K3U)(((K3S)((K3S)w << 8) >> 4) & (short)0x87f0), odd = (K3U)(((K3S)w >> 4) & (short)0x87f0);
-  to.x[0] = (K3F)(even << 16);
-  to.x[1] = (K3F)(odd << 16);
-  to.x[2] = (K3F)(even & 0xffff0000u);
-  to.x[3] = (K3F)(odd & 0xffff0000u);
+  typedef typename K3Wide<WIDTH>::U U;
+  typedef typename K3Wide<WIDTH>::S S;
+  typedef typename K3Wide<WIDTH>::F F;
+  const U even = (U)(((S)((S)w << 8) >> 4) & (short)0x87f0), odd = (U)(((S)w >> 4) & (short)0x87f0);
+  to[0] = (F)(even << 16);
+  to[1] = (F)(odd << 16);
+  to[2] = (F)(even & 0xffff0000u);
+  to[3] = (F)(odd & 0xffff0000u);
 }
 
 // Bytes: within the second cache, and far enough for memory to answer.
 #ifndef K3_AHEAD
 #define K3_AHEAD 24576
 #endif
-#define K3_SLICE 2048  // bytes of a row at a time, so that the sums stay in the first cache
+#define K3_SLICE 2048  // bytes of a row at a time, so that its sums stay in the first cache
+#define K3_RUN 64      // tokens at most whose sum stays in registers
 
-// `ahead` are the rows some tiles on: read one after the other into the second cache, which four rows read side
-// by side keep the hardware from doing itself.
-template <class F>
-static __attribute__((noinline)) void k3_add_rows(K3F* __restrict sum, const u8* const* rows, const u8* const* ahead,
-                                                  i64 offset, i64 vectors) {
+// Adds `COLUMNS` vectors of each of `count` rows to `sum`; in registers, as the sums of few columns fit there. The
+// rows `ahead` bytes on are fetched meanwhile: columns of rows are not the order that the hardware foresees.
+template <class F, int WIDTH, int COLUMNS>
+static __attribute__((noinline)) void k3_add_columns(typename K3Wide<WIDTH>::F* sum, const u8* row, i64 stride,
+                                                     i64 count, i64 ahead) {
   constexpr int EACH = 4 / F::SIZE;
-  const u8 *r0 = rows[0] + offset, *r1 = rows[1] + offset, *r2 = rows[2] + offset, *r3 = rows[3] + offset;
-  K3_UNROLL
-  for (int u = 0; u < K3_TILE; ++u)
-    for (i64 at = 0; at < vectors * K3_WIDTH; at += 64) __builtin_prefetch(ahead[u] + offset + at, 0, 2);
-  for (i64 p = 0; p < vectors; ++p) {
-    const i64 at = p * K3_WIDTH;
-    K3Floats<F> x0, x1, x2, x3;
-    k3_unpack(k3_load_wide(r0 + at), x0);
-    k3_unpack(k3_load_wide(r1 + at), x1);
-    k3_unpack(k3_load_wide(r2 + at), x2);
-    k3_unpack(k3_load_wide(r3 + at), x3);
+  typename K3Wide<WIDTH>::F own[COLUMNS * EACH] = {};
+  for (i64 t = 0; t < count; ++t, row += stride) {
     K3_UNROLL
-    for (int v = 0; v < EACH; ++v) sum[p * EACH + v] += (x0.x[v] + x1.x[v]) + (x2.x[v] + x3.x[v]);
+    for (int c = 0; c < COLUMNS; ++c) {
+      if (c * WIDTH % 64 == 0) __builtin_prefetch(row + ahead + c * WIDTH, 0, 2);
+      typename K3Wide<WIDTH>::F x[EACH];
+      k3_unpack<WIDTH>(F(), (typename K3Wide<WIDTH>::U) * (const typename K3Wide<WIDTH>::Loose*)(row + c * WIDTH), x);
+      K3_UNROLL
+      for (int e = 0; e < EACH; ++e) own[c * EACH + e] += x[e];
+    }
+  }
+  K3_UNROLL
+  for (int i = 0; i < COLUMNS * EACH; ++i) sum[i] += own[i];
+}
+
+template <class F, int WIDTH, int MOST>
+K3_INLINE void k3_add_some(i64 columns, typename K3Wide<WIDTH>::F* sum, const u8* row, i64 stride, i64 count, i64 ahead) {
+  if constexpr (MOST > 0) {
+    if (columns == MOST) k3_add_columns<F, WIDTH, MOST>(sum, row, stride, count, ahead);
+    else k3_add_some<F, WIDTH, MOST - 1>(columns, sum, row, stride, count, ahead);
   }
 }
 
-// Bytes of a row that no whole vector covers, and tokens that no whole tile does.
+// The sums of a slice of a row: of its whole vectors, and of the pieces of 16 bytes behind them.
 template <class F>
-K3_INLINE void k3_add_elements(float* sum, const u8* row, i64 count) {
-  for (i64 i = 0; i < count; ++i)
-    sum[i] += F::FP8 ? k3_from_e4m3_raw((u32)row[i] << 24) : k3_float((u32)row[2 * i] << 16 | (u32)row[2 * i + 1] << 24);
+struct K3Sums {
+  static constexpr int EACH = 4 / F::SIZE, SMALL = 16;
+  // Registers for sums: half of those there are.
+  static constexpr int MOST = (K3_WIDTH == 64 ? 16 : 8) / EACH;
+  K3F wide[K3_SLICE / K3_WIDTH * EACH];
+  K3Wide<SMALL>::F small[K3_WIDTH / SMALL * EACH];
+
+  K3_INLINE_MEMBER void clear(i64 vectors) {
+    for (i64 i = 0; i < vectors * EACH; ++i) wide[i] = K3F{};
+    for (i64 i = 0; i < K3_WIDTH / SMALL * EACH; ++i) small[i] = K3Wide<SMALL>::F{};
+  }
+  K3_INLINE_MEMBER void add(const u8* row, i64 vectors, i64 pieces, i64 stride, i64 count, i64 ahead) {
+    i64 done = 0;
+    for (i64 left = (vectors + MOST - 1) / MOST; left > 0; --left) {
+      const i64 columns = (vectors - done + left - 1) / left;
+      k3_add_some<F, K3_WIDTH, MOST>(columns, wide + done * EACH, row + done * K3_WIDTH, stride, count, ahead);
+      done += columns;
+    }
+    if (pieces) k3_add_some<F, SMALL, K3_WIDTH / SMALL - 1>(pieces, small, row + done * K3_WIDTH, stride, count, ahead);
+  }
+  // Back in the order of the row.
+  K3_INLINE_MEMBER void put(float* to, i64 vectors, i64 pieces, float up, float up2) const {
+    for (i64 v = 0; v < vectors * EACH; ++v)
+      for (int i = 0; i < K3_FLOATS; ++i) to[v / EACH * EACH * K3_FLOATS + EACH * i + v % EACH] = wide[v][i] * up * up2;
+    to += vectors * EACH * K3_FLOATS;
+    for (i64 v = 0; v < pieces * EACH; ++v)
+      for (int i = 0; i < SMALL / 4; ++i) to[v / EACH * EACH * (SMALL / 4) + EACH * i + v % EACH] = small[v][i] * up * up2;
+  }
+};
+
+// A place in a request's blocks.
+struct K3Cursor {
+  i64 block, offset;
+  const u8* base;
+};
+K3_INLINE K3Cursor k3_cursor(const K3Read& a, i64 request, i64 token) {
+  const i64 block = (i64)((u32)token / (u32)a.block_size);
+  return {block, token - block * a.block_size, k3_block(a, request, block)};
+}
+// On by at most a block.
+K3_INLINE void k3_move(K3Cursor& at, const K3Read& a, i64 request, i64 tokens) {
+  at.offset += tokens;
+  if (at.offset < a.block_size) return;
+  at.offset -= a.block_size;
+  at.base = k3_block(a, request, ++at.block);
 }
 
 template <class F, bool VALUES>
 K3_INLINE void k3_read(const K3Place& at, const K3Read& a) {
-  constexpr int EACH = 4 / F::SIZE;
   const i64 request = K3_BLOCK_X, split = K3_BLOCK_Y;
   if (request >= a.num_reqs || split >= a.splits) return;
-  const K3Range range = k3_split(a.seq_lens[request], a.splits, split);
+  const K3Range range = k3_split(a, request, split);
   const float up = (float)a.scale * (F::FP8 ? 0x1p60f : 1.0f), up2 = F::FP8 ? 0x1p60f : 1.0f;
   // Heads that lie side by side are one long row.
   const bool together = a.head_stride == a.head_size * F::SIZE;
   const i64 rows_each = together ? 1 : a.kv_heads;
   const i64 row_bytes = (together ? a.kv_heads : 1) * a.head_size * F::SIZE;
+  const i64 far = K3_AHEAD / row_bytes / (VALUES ? 2 : 1) + 1;
   float* out = a.sums + (request * a.splits * a.workers + split * a.workers) * (VALUES ? 2 : 1) * a.kv_heads * a.head_size;
   for (i64 row = 0; row < rows_each; ++row) {
     for (i64 from = 0; from < row_bytes; from += K3_SLICE) {
       const i64 bytes = k3_min(row_bytes - from, K3_SLICE), vectors = bytes / K3_WIDTH;
-      const i64 rest = (bytes - vectors * K3_WIDTH) / F::SIZE;
-      K3F sum[VALUES ? 2 : 1][K3_SLICE / K3_WIDTH * EACH];
-      float tail[VALUES ? 2 : 1][K3_SLICE / F::SIZE];  // whole rows of the last tokens, and ends of all rows
-      for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv) {
-        for (i64 i = 0; i < vectors * EACH; ++i) sum[kv][i] = K3F{};
-        for (i64 i = 0; i < bytes / F::SIZE; ++i) tail[kv][i] = 0.0f;
-      }
+      const i64 pieces = bytes % K3_WIDTH / K3Sums<F>::SMALL;
       const i64 offset = row * a.head_stride + from;
-      const u8 *rows[K3_TILE], *ahead[K3_TILE];
-      i64 token = range.from;
-      const i64 far = k3_max(K3_AHEAD / (a.token_stride > 0 ? a.token_stride : 1) / K3_TILE, 1) * K3_TILE;
-      for (; token + K3_TILE <= range.to; token += K3_TILE) {
-        k3_rows<K3_TILE>(a, request, token, range.to, rows);
-        k3_rows<K3_TILE>(a, request, k3_min(token + far, range.to - K3_TILE), range.to, ahead);
-        K3_UNROLL
-        for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv) {
-          const i64 start = offset + kv * a.value_offset;
-          k3_add_rows<F>(sum[kv], rows, ahead, start, vectors);
-          if (rest)
-            for (int u = 0; u < K3_TILE; ++u)
-              k3_add_elements<F>(tail[kv] + vectors * K3_WIDTH / F::SIZE, rows[u] + start + vectors * K3_WIDTH, rest);
-        }
-      }
-      for (; token < range.to; ++token) {
-        k3_rows<1>(a, request, token, range.to, rows);
+      K3Sums<F> sums[VALUES ? 2 : 1];
+      for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv) sums[kv].clear(vectors);
+      K3Cursor here = k3_cursor(a, request, range.from);
+      K3Cursor there = k3_cursor(a, request, range.from + far);
+      for (i64 token = range.from; token < range.to;) {
+        const i64 count = k3_min(k3_min(a.block_size - here.offset, range.to - token), K3_RUN);
+        const u8* first = here.base + here.offset * a.token_stride + offset;
+        const i64 ahead =
+            token + far < range.to ? (there.base + there.offset * a.token_stride) - (here.base + here.offset * a.token_stride) : 0;
         for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv)
-          k3_add_elements<F>(tail[kv], rows[0] + offset + kv * a.value_offset, bytes / F::SIZE);
+          sums[kv].add(first + kv * a.value_offset, vectors, pieces, a.token_stride, count, ahead);
+        token += count;
+        k3_move(here, a, request, count);
+        k3_move(there, a, request, count);
       }
-      for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv) {
-        float* to = out + (kv * a.kv_heads + row) * a.head_size + from / F::SIZE;
-        for (i64 v = 0; v < vectors * EACH; ++v)
-          for (int i = 0; i < K3_FLOATS; ++i) tail[kv][v / EACH * EACH * K3_FLOATS + EACH * i + v % EACH] += sum[kv][v][i];
-        for (i64 i = 0; i < bytes / F::SIZE; ++i) to[i] = tail[kv][i] * up * up2;
-      }
+      for (int kv = 0; kv < (VALUES ? 2 : 1); ++kv)
+        sums[kv].put(out + (kv * a.kv_heads + row) * a.head_size + from / F::SIZE, vectors, pieces, up, up2);
     }
   }
 }
@@ -208,7 +249,7 @@ K3_INLINE void k3_read(K3_PLACE_PARAM at, const K3Read& a) {
   const int each = pieces < K3_THREADS ? pieces : K3_THREADS;  // threads of a worker
   const i64 worker = K3_THREAD / each;
   if (worker >= a.workers) return;
-  const K3Range range = k3_split(a.seq_lens[request], a.splits, split);
+  const K3Range range = k3_split(a, request, split);
   const i64 row_size = a.kv_heads * a.head_size;
   float* out = a.sums + ((request * a.splits + split) * a.workers + worker) * (VALUES ? 2 : 1) * row_size;
   const float up = (float)a.scale * (F::FP8 ? 0x1p60f : 1.0f), up2 = F::FP8 ? 0x1p60f : 1.0f;

@@ -1,4 +1,4 @@
-// What a device can do at best: a launch that does nothing, and a plain read of memory.
+// What a device can do at best: a launch that does nothing, a plain read of memory, and a plain write.
 #pragma once
 
 struct K3Noop {
@@ -52,5 +52,25 @@ K3_KERNEL(k3_stream_read, K3StreamRead) {
   if (K3_THREAD != 0) return;
   for (int t = 1; t < K3_THREADS; ++t) sum += sums[t];
   a.sums[program] = sum;
+#endif
+}
+
+struct K3StreamWrite {
+  u8* to;  // [bytes], a multiple of 64
+  i64 bytes, programs, value;
+};
+
+// Grid: x = programs. Each writes its share once, in order, with the low 32 bits of `value`.
+K3_KERNEL(k3_stream_write, K3StreamWrite) {
+  const i64 program = K3_BLOCK_X;
+  if (program >= a.programs) return;
+  const i64 lines = a.bytes / 64;
+  const i64 from = lines * program / a.programs * 64, to = lines * (program + 1) / a.programs * 64;
+#if defined(K3_CPU)
+  const K3U all = K3U{} + (u32)a.value;
+  for (i64 i = from; i < to; i += K3_WIDTH) *(K3Loose*)(a.to + i) = (K3Loose)all;
+#else
+  const K3Vec all = k3_plus(K3Vec(), (u32)a.value);
+  for (i64 i = from + 16 * (i64)K3_THREAD; i < to; i += 16 * (i64)K3_THREADS) k3_store16(a.to + i, all);
 #endif
 }

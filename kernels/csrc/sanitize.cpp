@@ -16,7 +16,7 @@ namespace {
 
 enum Kernel {
   NOOP, STREAM, APPEND, GATHER, SLOTS, STARTS, POSITIONS, SPLIT, CHUNKS, STATES, WRITE, MLA_WRITE,
-  GQA_BF16, GQA_FP8, MLA_BF16, MLA_FP8, COMBINE
+  GQA_BF16, GQA_FP8, MLA_BF16, MLA_FP8, COMBINE, STATE_UPDATE, STREAM_WRITE
 };
 
 u64 seed = 42;
@@ -158,7 +158,7 @@ void round_of_checks(u32 threads) {
       const int sums = 4 * parts * (mla ? 64 : 2 * heads * size), result = (mla ? 64 : 2 * heads * size);
       Array* partial = zeros<float>(sums);
       check("read", mla ? (fp8 ? MLA_FP8 : MLA_BF16) : (fp8 ? GQA_FP8 : GQA_BF16),
-            {read_cache, table, lens, partial, 4, 7, count, block, mla ? 1 : heads, 64, 2, workers, 2 * half, half,
+            {read_cache, table, lens, partial, 4, 7, count, block, mla ? 1 : heads, 64, 2, workers, mla ? 10 : 0, 2 * half, half,
              mla ? head : row, head, 0.25},
             4, 2, threads, 0, 0);  // the parts are cut differently; their sums must agree
       check("read_combine", COMBINE, {partial, zeros<float>(4 * result), 4, parts, result}, 4, 1, threads, 1e-4f, 1);
@@ -167,14 +167,23 @@ void round_of_checks(u32 threads) {
   std::vector<u32> words(16 * 33);
   for (u32& w : words) w = (u32)random_number();
   check("stream_read", STREAM, {array(words), zeros<u32>(3), (long long)words.size() * 4, 3}, 3, 1, threads);
+  check("stream_write", STREAM_WRITE, {zeros<u32>(16 * 33), 64 * 33, 3, 7}, 3, 1, threads);
+  // Two states a request, and one without; the last goes on from its second state.
+  check("state_update", STATE_UPDATE,
+        {array(ints(7 * 52, 0, 1 << 30)), array<int>({1, 2, 0, 3, 4, 5, 0, 6}), array<int>({1, 1, 2, 9}),
+         array<int>({0, 2, 3, 5, 5}), 4, 2, 7, 208, 48, 160, 3},
+        4, 3, threads);
   check("noop", NOOP, {0}, 1, 1, 1);
 }
 
 }  // namespace
 
-int main() {
-  for (u32 threads : {1u, 2u, 5u, 8u}) round_of_checks(threads);
+// With an argument, one number of threads a block instead of four.
+int main(int arguments, char**) {
+  std::vector<u32> blocks = {1, 2, 5, 8};
+  if (arguments > 1) blocks = {5};
+  for (u32 threads : blocks) round_of_checks(threads);
   for (Array* a : arrays) delete a;
-  std::printf("%d kernels, %d differences\n", 17, failures);
+  std::printf("%d kernels, %d differences\n", STREAM_WRITE + 1, failures);
   return failures ? 1 : 0;
 }

@@ -18,14 +18,18 @@ typedef long long i64;
 #if defined(K3_CPU)
 
 struct K3Place {
-  u32 x, y, z;
+  u32 x, y, z, gx, gy;
 };
 #define K3_INLINE static inline __attribute__((always_inline))
+#define K3_INLINE_MEMBER inline __attribute__((always_inline))
 #define K3_UNROLL _Pragma("GCC unroll 16")
 #define K3_KERNEL(name, Args) K3_INLINE void name([[maybe_unused]] const K3Place& at, [[maybe_unused]] const Args& a)
 #define K3_BLOCK_X ((i64)at.x)
 #define K3_BLOCK_Y ((i64)at.y)
 #define K3_BLOCK_Z ((i64)at.z)
+// The grid's own size, for the kernels that take any grid here.
+#define K3_GRID_X ((i64)at.gx)
+#define K3_GRID_Y ((i64)at.gy)
 #define K3_THREAD 0
 #define K3_THREADS 1
 #define K3_SYNC()
@@ -87,6 +91,8 @@ K3_INLINE void k3_sync() {
 #define K3_SYNC() k3_sync()
 typedef u32 K3Vec __attribute__((ext_vector_type(4)));
 K3_INLINE K3Vec k3_load16(const u8* from) { return __builtin_nontemporal_load((const K3Vec*)from); }
+K3_INLINE void k3_store16(u8* to, K3Vec v) { *(K3Vec*)to = v; }
+K3_INLINE K3Vec k3_plus(K3Vec v, u32 each) { return v + each; }
 #define K3_WORD(vector, index) ((vector)[index])
 
 #elif defined(__CUDACC_RTC__) || defined(__CUDACC__)
@@ -102,6 +108,8 @@ K3_INLINE K3Vec k3_load16(const u8* from) { return __builtin_nontemporal_load((c
 #define K3_SYNC() __syncthreads()
 typedef uint4 K3Vec;
 K3_INLINE K3Vec k3_load16(const u8* from) { return __ldcs((const uint4*)from); }
+K3_INLINE void k3_store16(u8* to, K3Vec v) { *(uint4*)to = v; }
+K3_INLINE K3Vec k3_plus(K3Vec v, u32 each) { return make_uint4(v.x + each, v.y + each, v.z + each, v.w + each); }
 #define K3_WORD(vector, index) ((index) == 0 ? (vector).x : (index) == 1 ? (vector).y : (index) == 2 ? (vector).z : (vector).w)
 
 #else
@@ -120,6 +128,11 @@ K3_INLINE K3Vec k3_load16(const u8* from) {
   __builtin_memcpy(&v, from, 16);
   return v;
 }
+K3_INLINE void k3_store16(u8* to, K3Vec v) { __builtin_memcpy(to, &v, 16); }
+K3_INLINE K3Vec k3_plus(K3Vec v, u32 each) {
+  for (u32& word : v.word) word += each;
+  return v;
+}
 #define K3_WORD(vector, index) ((vector).word[index])
 #endif
 
@@ -135,10 +148,14 @@ K3_INLINE K3Vec k3_load16(const u8* from) {
 
 typedef float K3F __attribute__((vector_size(K3_WIDTH)));
 typedef u32 K3U __attribute__((vector_size(K3_WIDTH)));
-typedef i32 K3I __attribute__((vector_size(K3_WIDTH)));
-typedef short K3S __attribute__((vector_size(K3_WIDTH)));
 typedef u32 K3Loose __attribute__((vector_size(K3_WIDTH), aligned(1), may_alias));
 K3_INLINE K3U k3_load_wide(const u8* from) { return (K3U) * (const K3Loose*)from; }
+// Pieces of 16 bytes, as a GPU has them.
+typedef u32 K3Vec __attribute__((vector_size(16)));
+typedef u32 K3LooseVec __attribute__((vector_size(16), aligned(1), may_alias));
+K3_INLINE K3Vec k3_load16(const u8* from) { return (K3Vec) * (const K3LooseVec*)from; }
+K3_INLINE void k3_store16(u8* to, K3Vec v) { *(K3LooseVec*)to = (K3LooseVec)v; }
+K3_INLINE K3Vec k3_plus(K3Vec v, u32 each) { return v + each; }
 #endif
 
 static_assert(sizeof(void*) == 8, "kernel arguments are words of eight bytes");

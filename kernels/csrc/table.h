@@ -16,4 +16,6 @@
   ENTRY(k3_gqa_read_fp8, K3Read)                        \
   ENTRY(k3_mla_read_bf16, K3Read)                       \
   ENTRY(k3_mla_read_fp8, K3Read)                        \
-  ENTRY(k3_read_combine, K3Combine)
+  ENTRY(k3_read_combine, K3Combine)                     \
+  ENTRY(k3_state_update, K3StateUpdate)                 \
+  ENTRY(k3_stream_write, K3StreamWrite)

@@ -100,9 +100,16 @@ arguments! {
     /// `K3Read`.
     Read {
         cache: u64, table: u64, seq_lens: u64, sums: u64, num_reqs: i64, stride: i64, num_blocks: i64,
-        block_size: i64, kv_heads: i64, head_size: i64, splits: i64, workers: i64, block_stride: i64,
+        block_size: i64, kv_heads: i64, head_size: i64, splits: i64, workers: i64, window: i64, block_stride: i64,
         value_offset: i64, token_stride: i64, head_stride: i64, scale: f64,
     }
     /// `K3Combine`.
     Combine { sums: u64, out: u64, rows: i64, parts: i64, row_size: i64 }
+    /// `K3StateUpdate`.
+    StateUpdate {
+        cache: u64, indices: u64, accepted: u64, query_start_loc: u64, num_reqs: i64, width: i64, num_blocks: i64,
+        block_stride: i64, conv_bytes: i64, state_bytes: i64, pieces: i64,
+    }
+    /// `K3StreamWrite`.
+    StreamWrite { to: u64, bytes: i64, programs: i64, value: i64 }
 }

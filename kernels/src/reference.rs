@@ -8,3 +8,4 @@ pub mod metadata;
 pub mod numbers;
 pub mod paged_read;
 pub mod slot_mapping;
+pub mod state_update;

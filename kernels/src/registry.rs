@@ -38,11 +38,15 @@ pub enum Kernel {
     MlaReadFp8,
     /// Adds the parts of a read.
     ReadCombine,
+    /// Reads, changes and writes recurrent states.
+    StateUpdate,
+    /// Writes memory once, in order: the bandwidth to compare with.
+    StreamWrite,
 }
 
 impl Kernel {
     /// All kernels, by number.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Noop,
         Self::StreamRead,
         Self::BlockTableAppend,
@@ -60,6 +64,8 @@ impl Kernel {
         Self::MlaReadBf16,
         Self::MlaReadFp8,
         Self::ReadCombine,
+        Self::StateUpdate,
+        Self::StreamWrite,
     ];
 
     /// The number in `csrc/table.h`.
@@ -87,6 +93,8 @@ impl Kernel {
             Self::MlaReadBf16 => "k3_mla_read_bf16",
             Self::MlaReadFp8 => "k3_mla_read_fp8",
             Self::ReadCombine => "k3_read_combine",
+            Self::StateUpdate => "k3_state_update",
+            Self::StreamWrite => "k3_stream_write",
         }
     }
 
@@ -95,13 +103,41 @@ impl Kernel {
         self.symbol().trim_start_matches("k3_")
     }
 
-    /// Whether a launch moves enough bytes that the CPU spreads it over its cores. The others end before
-    /// another core has woken up.
-    pub fn moves_much(self) -> bool {
+    /// Whether it reads keys, values or latents by block table.
+    pub fn is_paged_read(self) -> bool {
+        matches!(self, Self::GqaReadBf16 | Self::GqaReadFp8 | Self::MlaReadBf16 | Self::MlaReadFp8)
+    }
+
+    /// Whether it is of the step's host-side kind: block tables, slots and what builders fill.
+    pub fn is_metadata(self) -> bool {
         matches!(
             self,
-            Self::StreamRead | Self::GqaReadBf16 | Self::GqaReadFp8 | Self::MlaReadBf16 | Self::MlaReadFp8
+            Self::BlockTableAppend
+                | Self::BlockTableGather
+                | Self::SlotMapping
+                | Self::SequenceStarts
+                | Self::Positions
+                | Self::DecodePrefillSplit
+                | Self::ChunkIndices
+                | Self::KdaStateIndices
         )
+    }
+
+    /// Whether the CPU may spread a launch over its cores: its programs write apart, whatever the data say.
+    pub fn spreads(self) -> bool {
+        let streams = matches!(self, Self::StreamRead | Self::StreamWrite);
+        self.is_paged_read() || streams || matches!(self, Self::StateUpdate | Self::SlotMapping)
+    }
+
+    /// The grid that this many threads of a CPU run instead of a GPU's, for the kernels that take any grid there.
+    /// Slots are filled by a program a thread, which looks at a request once for all its groups; states by one a
+    /// piece. So two programs never write to the same bytes, whatever requests and pages the data name.
+    pub fn cpu_grid(self, grid: [u32; 3], threads: u32) -> [u32; 3] {
+        match self {
+            Self::SlotMapping => [1, grid[1].min(threads), 1],
+            Self::StateUpdate => [1, grid[1], 1],
+            _ => grid,
+        }
     }
 
     /// Threads a block that suit the kernel on a GPU; the reads choose by the size of a row.
@@ -109,7 +145,7 @@ impl Kernel {
         match self {
             Self::Noop => 1,
             Self::KdaStateIndices => 32,
-            Self::StreamRead | Self::ReadCombine => 256,
+            Self::StreamRead | Self::StreamWrite | Self::ReadCombine | Self::StateUpdate => 256,
             _ => 128,
         }
     }

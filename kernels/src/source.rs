@@ -1,6 +1,6 @@
 //! What is the text of the kernels, in one piece, for a compiler that finds no files?
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("shim.h", include_str!("../csrc/shim.h")),
     ("numbers.h", include_str!("../csrc/numbers.h")),
     ("block_table.h", include_str!("../csrc/block_table.h")),
@@ -8,6 +8,7 @@ const FILES: [(&str, &str); 8] = [
     ("metadata.h", include_str!("../csrc/metadata.h")),
     ("kv_cache_write.h", include_str!("../csrc/kv_cache_write.h")),
     ("paged_read.h", include_str!("../csrc/paged_read.h")),
+    ("state_update.h", include_str!("../csrc/state_update.h")),
     ("probe.h", include_str!("../csrc/probe.h")),
 ];
 

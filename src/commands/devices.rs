@@ -1,6 +1,7 @@
 //! `k3plan devices`: which devices are there, why is one not usable, what does each backend need?
 
 use executor::device::{DeviceInfo, Found, State, discover};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Ended;
@@ -16,30 +17,46 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Report {
+/// What `k3plan devices --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Report {
+    /// `k3plan.devices/1`.
     schema: &'static str,
+    /// All backends, usable or not.
     backends: Vec<BackendJson>,
 }
 
-#[derive(Serialize)]
+/// A backend.
+#[derive(Serialize, JsonSchema)]
 struct BackendJson {
+    /// Its name.
     backend: &'static str,
+    /// Whether plans can run on it.
     usable: bool,
+    /// Why not.
     why_not: Option<String>,
+    /// What it needs to be usable.
     needs: &'static str,
+    /// The devices that it finds.
     devices: Vec<DeviceJson>,
 }
 
 /// A device in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct DeviceJson {
+    /// The backend it was found by.
     backend: &'static str,
+    /// The maker's name for it.
     name: String,
+    /// What its kernels were compiled for: `x86-64-v4`, `sm_90`, `gfx950`.
     target: String,
+    /// Cores, or multiprocessors.
     units: u32,
+    /// Bytes of memory.
     memory_bytes: Option<u64>,
+    /// Bytes of the last cache before memory.
     cache_bytes: Option<u64>,
+    /// Bytes a second of memory by the data that the driver gives.
     peak_bytes_per_second: Option<f64>,
 }
 

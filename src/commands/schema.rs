@@ -1,17 +1,39 @@
 //! `k3plan schema`: the JSON Schema of what `--json` prints.
 
+use schemars::{Schema, schema_for};
+
 use crate::cli::Ended;
+use crate::commands::{bench_device, devices};
 use crate::exit::Exit;
 use crate::render::json::PlanReport;
 use crate::terminal::Terminal;
 
-/// Print the JSON Schema of `k3plan plan --json`
+/// Print the JSON Schema of what a subcommand prints with `--json`
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The subcommand: `plan`, `devices`, or `bench-device`.
+    #[arg(value_enum, default_value_t = Of::Plan, value_name = "SUBCOMMAND")]
+    of: Of,
+}
+
+/// A subcommand with a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Of {
+    /// `k3plan plan`.
+    Plan,
+    /// `k3plan devices`.
+    Devices,
+    /// `k3plan bench device`.
+    BenchDevice,
+}
 
 /// Runs the subcommand.
-pub(crate) fn run(_args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let schema = schemars::schema_for!(PlanReport);
+pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let schema: Schema = match args.of {
+        Of::Plan => schema_for!(PlanReport),
+        Of::Devices => schema_for!(devices::Report),
+        Of::BenchDevice => schema_for!(bench_device::Report),
+    };
     serde_json::to_writer_pretty(&mut *terminal.out, &schema).map_err(std::io::Error::from)?;
     writeln!(terminal.out)?;
     Ok(Exit::Fine)

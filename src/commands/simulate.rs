@@ -1,7 +1,7 @@
 //! `k3plan simulate`: a workload through vLLM's scheduler over a plan, and what each step's metadata costs.
 
-mod adapter;
-mod load;
+pub(crate) mod adapter;
+pub(crate) mod load;
 mod report;
 mod steps;
 mod timed;

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use kernels::Kernel;
 
 use super::compiler::compile;
-use super::cpu::pinned_bytes;
 use super::driver::{Driver, Function, Handle};
 use super::handle::{Mark, Owned, Owner, Recorded};
+use super::host::pinned_bytes;
 use super::{Backend, Device, DeviceError, DeviceInfo, Event, Graph, Launch, Memory, Pinned, Vendor};
 use crate::launch_limits::Limits;
 

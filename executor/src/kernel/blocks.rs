@@ -77,7 +77,12 @@ pub fn append(writes: &Writes, tables: &Tables, num_blocks: &Memory) -> Result<L
         ids_len: d.size("ids_len", writes.ids_len)?,
         tables_len: d.size("tables_len", tables.tables_len)?,
     };
-    d.launch([n, 1, 1], kernel.threads(), args.words(), 20 * n + 8 * writes.ids_len)
+    d.launch(
+        [n, 1, 1],
+        kernel.threads(),
+        args.words(),
+        [16 * n + 4 * writes.ids_len, 4 * n + 4 * writes.ids_len],
+    )
 }
 
 /// Gathers the rows of a batch into `input_tables`, laid out as the tables; `idx_mapping` is i32 [`num_reqs`].
@@ -116,7 +121,12 @@ pub fn gather(
         max_num_reqs: d.size("max_num_reqs", tables.max_num_reqs)?,
         tables_len: d.size("tables_len", tables.tables_len)?,
     };
-    d.launch([num_reqs_padded, tables.num_groups, 1], kernel.threads(), args.words(), 8 * blocks)
+    d.launch(
+        [num_reqs_padded, tables.num_groups, 1],
+        kernel.threads(),
+        args.words(),
+        [4 * blocks, 4 * blocks],
+    )
 }
 
 /// What the slot mapping needs beside the tables.
@@ -177,6 +187,6 @@ pub fn slot_mapping(slots: &Slots, tables: &Tables) -> Result<Launch, ShapeError
         cp_interleave: d.size("cp_interleave", interleave)?,
     };
     // Slots are written to the end, positions read by every group.
-    let bytes = 16 * groups * slots.max_num_tokens;
-    d.launch([slots.num_reqs + 1, groups, 1], kernel.threads(), args.words(), bytes)
+    let bytes = 8 * groups * slots.max_num_tokens;
+    d.launch([slots.num_reqs + 1, groups, 1], kernel.threads(), args.words(), [bytes, bytes])
 }

@@ -40,7 +40,7 @@ pub fn sequence_starts(requests: &Requests) -> Result<Launch, ShapeError> {
         num_reqs: d.size("num_reqs", n)?,
         num_reqs_padded: d.size("num_reqs_padded", padded)?,
     };
-    d.launch([1; 3], kernel.threads(), args.words(), 8 * (n + padded))
+    d.launch([1; 3], kernel.threads(), args.words(), [8 * n, 8 * padded])
 }
 
 /// The positions of the tokens, i64 [`max_num_tokens`], after [`sequence_starts`].
@@ -62,7 +62,7 @@ pub fn positions(
         num_reqs: d.size("num_reqs", n)?,
         max_num_tokens: d.size("max_num_tokens", max_num_tokens)?,
     };
-    d.launch([n, 1, 1], kernel.threads(), args.words(), 8 * max_num_tokens + 8 * n)
+    d.launch([n, 1, 1], kernel.threads(), args.words(), [8 * n, 8 * max_num_tokens])
 }
 
 /// Which requests count as decodes.
@@ -98,7 +98,7 @@ pub fn decode_prefill_split(
         require_uniform: i64::from(rule.require_uniform),
         short_extends_are_decodes: i64::from(rule.short_extends_are_decodes),
     };
-    d.launch([1; 3], kernel.threads(), args.words(), 8 * num_reqs + 16)
+    d.launch([1; 3], kernel.threads(), args.words(), [8 * num_reqs, 16])
 }
 
 /// Chunk indices i32 [`max_num_chunks`, 2] and chunk offsets i64 [`num_seqs` + 1] of linear attention.
@@ -124,7 +124,7 @@ pub fn chunk_indices(
         chunk_size: d.size("chunk_size", chunk_size)?,
         max_num_chunks: d.size("max_num_chunks", max_num_chunks)?,
     };
-    d.launch([1; 3], kernel.threads(), args.words(), 12 * num_seqs + 8 * max_num_chunks)
+    d.launch([1; 3], kernel.threads(), args.words(), [4 * num_seqs, 8 * num_seqs + 8 * max_num_chunks])
 }
 
 /// A group of KDA layers.
@@ -165,5 +165,5 @@ pub fn kda_state_indices(
         num_spec: d.size("num_spec", states.num_spec)?,
         block_size: d.size("block_size", states.block_size.unwrap_or(0))?,
     };
-    d.launch([padded, 1, 1], kernel.threads(), args.words(), 4 * n + 8 * padded * width)
+    d.launch([padded, 1, 1], kernel.threads(), args.words(), [4 * n + 4 * padded * width, 4 * padded * width])
 }

@@ -7,11 +7,13 @@ use super::shape::Draft;
 use crate::device::{Launch, Memory};
 use crate::launch_limits::ReadShape;
 
-/// A layer's part of the KV cache: where its rows lie, in bytes from the start of `memory`.
+/// A layer's part of the KV cache: where its rows lie, in bytes.
 #[derive(Debug, Clone)]
 pub struct Cache {
     /// The memory.
     pub memory: Memory,
+    /// The layer's first byte in it.
+    pub offset: usize,
     /// Blocks.
     pub num_blocks: usize,
     /// Tokens a block.
@@ -52,6 +54,7 @@ impl Cache {
         d.need(aligned(self.block_stride), "block_stride", self.block_stride, "a multiple of 16 wanted")?;
         d.need(aligned(self.token_stride), "token_stride", self.token_stride, "a multiple of 16 wanted")?;
         d.need(aligned(self.head_stride), "head_stride", self.head_stride, "a multiple of 16 wanted")?;
+        d.need(aligned(self.offset), "offset", self.offset, "a multiple of 16 wanted")?;
         let value = self.value_offset.unwrap_or(0);
         d.need(aligned(value), "value_offset", value, "a multiple of 16 wanted")?;
         let head = self.head_size * self.element();
@@ -64,8 +67,9 @@ impl Cache {
         let last = steps.iter().try_fold(value, |end, (count, stride)| {
             end.checked_add(count.saturating_sub(1).checked_mul(*stride)?)
         });
-        let end = last.and_then(|last| last.checked_add(head)).unwrap_or(usize::MAX);
-        d.array("cache", &self.memory, &[end], 1)
+        let end =
+            last.and_then(|last| last.checked_add(head)?.checked_add(self.offset)).unwrap_or(usize::MAX);
+        Ok(d.array("cache", &self.memory, &[end], 1)? + u64::try_from(self.offset).unwrap_or(0))
     }
 }
 
@@ -104,8 +108,8 @@ pub fn kv_cache_write(
         fp8: i64::from(cache.fp8),
         inverse_scale: f64::from(1.0 / cache.scale),
     };
-    let bytes = num_tokens * (cache.token_bytes() + 4 * cache.kv_heads * cache.head_size + 8);
-    d.launch([num_tokens, 1, 1], kernel.threads(), args.words(), bytes)
+    let moved = [num_tokens * (4 * cache.kv_heads * cache.head_size + 8), num_tokens * cache.token_bytes()];
+    d.launch([num_tokens, 1, 1], kernel.threads(), args.words(), moved)
 }
 
 fn slots_from(d: &mut Draft, slots: &Memory, first: usize, tokens: usize) -> Result<u64, ShapeError> {
@@ -146,8 +150,8 @@ pub fn mla_cache_write(
         fp8: i64::from(cache.fp8),
         inverse_scale: f64::from(1.0 / cache.scale),
     };
-    let bytes = num_tokens * (cache.token_bytes() + 2 * cache.head_size + 8);
-    d.launch([num_tokens, 1, 1], kernel.threads(), args.words(), bytes)
+    let moved = [num_tokens * (2 * cache.head_size + 8), num_tokens * cache.token_bytes()];
+    d.launch([num_tokens, 1, 1], kernel.threads(), args.words(), moved)
 }
 
 /// Which tokens a read takes.
@@ -163,7 +167,9 @@ pub struct Batch {
     pub seq_lens: Memory,
     /// Requests.
     pub num_reqs: usize,
-    /// Tokens of all requests together, for the bytes moved.
+    /// The last tokens of each request that are read; `None` is all.
+    pub window: Option<usize>,
+    /// Tokens that are read of all requests together, for the bytes moved.
     pub num_tokens: usize,
 }
 
@@ -198,6 +204,7 @@ pub fn read(cache: &Cache, batch: &Batch, shape: ReadShape, sums: &Memory) -> Re
         head_size: d.size("head_size", cache.head_size)?,
         splits: d.size("splits", splits)?,
         workers: d.size("workers", workers)?,
+        window: d.size("window", batch.window.unwrap_or(0))?,
         block_stride: d.bytes("block_stride", cache.block_stride)?,
         value_offset: d.bytes("value_offset", cache.value_offset.unwrap_or(0))?,
         token_stride: d.bytes("token_stride", cache.token_stride)?,
@@ -205,7 +212,7 @@ pub fn read(cache: &Cache, batch: &Batch, shape: ReadShape, sums: &Memory) -> Re
         scale: f64::from(if cache.fp8 { cache.scale } else { 1.0 }),
     };
     let bytes = batch.num_tokens * cache.token_bytes();
-    d.launch([batch.num_reqs, splits, 1], shape.threads, args.words(), bytes)
+    d.launch([batch.num_reqs, splits, 1], shape.threads, args.words(), [bytes, 0])
 }
 
 /// Adds the parts: f32 `out` [rows, `row_size`] from `sums` [rows, parts, `row_size`].
@@ -228,7 +235,7 @@ pub fn combine(
         parts: d.size("parts", parts)?,
         row_size: d.size("row_size", row_size)?,
     };
-    d.launch([rows, 1, 1], kernel.threads(), args.words(), 4 * rows * (parts + 1) * row_size)
+    d.launch([rows, 1, 1], kernel.threads(), args.words(), [4 * rows * parts * row_size, 4 * rows * row_size])
 }
 
 fn to_usize(n: u32) -> usize {

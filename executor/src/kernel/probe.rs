@@ -11,7 +11,7 @@ use crate::device::{Launch, Memory};
 /// # Errors
 /// None.
 pub fn noop() -> Result<Launch, ShapeError> {
-    Draft::new(Kernel::Noop).launch([1; 3], Kernel::Noop.threads(), args::Noop { nothing: 0 }.words(), 0)
+    Draft::new(Kernel::Noop).launch([1; 3], Kernel::Noop.threads(), args::Noop { nothing: 0 }.words(), [0, 0])
 }
 
 /// Reads `bytes` of memory once, in `programs` pieces; `sums` [programs] u32 takes the sum of each.
@@ -33,5 +33,22 @@ pub fn stream_read(
         bytes: draft.bytes("bytes", bytes)?,
         programs: draft.size("programs", programs)?,
     };
-    draft.launch([programs, 1, 1], kernel.threads(), args.words(), bytes)
+    draft.launch([programs, 1, 1], kernel.threads(), args.words(), [bytes, 0])
+}
+
+/// Writes `bytes` of memory once, in `programs` pieces, with a 32-bit value.
+///
+/// # Errors
+/// [`ShapeError`] where `bytes` is not a multiple of 64 or the memory is too small.
+pub fn stream_write(to: &Memory, bytes: usize, programs: usize, value: u32) -> Result<Launch, ShapeError> {
+    let kernel = Kernel::StreamWrite;
+    let mut draft = Draft::new(kernel);
+    draft.need(bytes.is_multiple_of(64), "bytes", bytes, "a multiple of 64 wanted")?;
+    let args = args::StreamWrite {
+        to: draft.array("to", to, &[bytes], 1)?,
+        bytes: draft.bytes("bytes", bytes)?,
+        programs: draft.size("programs", programs)?,
+        value: i64::from(value),
+    };
+    draft.launch([programs, 1, 1], kernel.threads(), args.words(), [0, bytes])
 }

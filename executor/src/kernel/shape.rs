@@ -3,7 +3,7 @@
 use kernels::Kernel;
 use thiserror::Error;
 
-use crate::device::{Launch, Memory};
+use crate::device::{Launch, Memory, Moved};
 
 /// A launch whose sizes do not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -86,13 +86,13 @@ impl Draft {
         fits.ok_or(ShapeError::Size { kernel: self.kernel.name(), size, value, wanted: "below 2^63 wanted" })
     }
 
-    /// The launch.
+    /// The launch; `moved` is bytes read and bytes written.
     pub(super) fn launch(
         self,
         grid: [usize; 3],
         threads: u32,
         words: Vec<u64>,
-        bytes: usize,
+        moved: [usize; 2],
     ) -> Result<Launch, ShapeError> {
         let axis = |value: usize| {
             let wanted = "from 1 to 2^32 - 1 wanted";
@@ -100,7 +100,8 @@ impl Draft {
             u32::try_from(value).ok().filter(|n| *n > 0).ok_or(error)
         };
         let grid = [axis(grid[0])?, axis(grid[1])?, axis(grid[2])?];
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok(Launch { kernel: self.kernel, grid, threads, words, held: self.held, bytes })
+        let [read, written] = moved.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
+        let moved = Moved { read, written };
+        Ok(Launch { kernel: self.kernel, grid, threads, words, held: self.held, moved })
     }
 }

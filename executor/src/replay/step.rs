@@ -1,12 +1,13 @@
-//! The pool as the plan lays it out, and the launches of one step.
+//! The launches of one step over a pool.
 
-use super::calibrate::fill;
-use super::plan::{Kept, ReplayGroup, ReplayPlan};
+use super::plan::{Kept, ReplayGroup, ReplayLayer, ReplayPlan};
+use super::pool::{Pool, Sharing, blocks_of};
 use super::{Batch, ReplayError};
 use crate::device::{Device, Launch, Memory};
 use crate::kernel::blocks::{self, Slots, Tables, Writes};
 use crate::kernel::builder::{self, Requests, Rule, States};
 use crate::kernel::cache::{self, Cache};
+use crate::kernel::state::{self, StateBatch, StateCache};
 use crate::launch_limits::read_shape;
 
 /// Tokens a chunk of linear attention (`FLA_CHUNK_SIZE` in vLLM's flash_linear_attention).
@@ -18,27 +19,8 @@ const ROPE_SIZE: usize = 64;
 pub struct Step {
     /// Its launches, in order.
     pub launches: Vec<Launch>,
-    /// Blocks of the pool that was laid out.
-    pub num_blocks: usize,
-    /// Whether requests share blocks, because the pool had to be smaller than the batch needs.
-    pub aliased: bool,
     /// What of the plan has no kernel.
     pub not_replayed: Vec<&'static str>,
-    /// The KV cache tensors and all else; kept for as long as the step.
-    pub bytes: usize,
-}
-
-/// The blocks of a request in a group.
-fn blocks_of(group: &ReplayGroup, batch: &Batch, request: usize) -> usize {
-    let tokens = batch.requests.get(request).map_or(0, |r| r.num_computed.saturating_add(r.query_len));
-    let tokens = usize::try_from(tokens).unwrap_or(0);
-    match group.kept {
-        Kept::State { num_speculative_blocks, aligned: false } => 1 + num_speculative_blocks,
-        Kept::State { num_speculative_blocks, aligned: true } => {
-            tokens.div_ceil(group.block_size.max(1)) + num_speculative_blocks
-        }
-        _ => tokens.div_ceil(group.block_size.max(1)),
-    }
 }
 
 fn up<const N: usize, T: Copy>(
@@ -72,7 +54,6 @@ struct Layout {
     ids: Vec<i32>,
     num_blocks: Vec<i32>,
     held: usize,
-    aliased: bool,
     writes: [Vec<i32>; 5],
 }
 
@@ -84,10 +65,9 @@ fn lay_out(plan: &ReplayPlan, batch: &Batch, num_blocks: usize) -> Result<Layout
         ids: Vec::new(),
         num_blocks: Vec::new(),
         held: 0,
-        aliased: false,
         writes: [Vec::new(), Vec::new(), Vec::new(), vec![0], Vec::new()],
     };
-    // Block 0 is the null block.
+    // Block 0 is the null block. A group's blocks follow one another, so they differ as long as there are enough.
     let usable = num_blocks.saturating_sub(1).max(1);
     for (number, group) in plan.groups.iter().enumerate() {
         let stride = (0..requests).map(|r| blocks_of(group, batch, r)).max().unwrap_or(0).max(1);
@@ -113,39 +93,16 @@ fn lay_out(plan: &ReplayPlan, batch: &Batch, num_blocks: usize) -> Result<Layout
             layout.held += count;
         }
     }
-    layout.aliased = layout.held > usable;
     Ok(layout)
 }
 
-/// Lays out the pool within `budget_bytes` and makes the launches.
+/// Makes the launches of a batch's step.
 ///
 /// # Errors
 /// [`ReplayError`].
-pub fn step(
-    device: &dyn Device,
-    plan: &ReplayPlan,
-    batch: &Batch,
-    budget_bytes: usize,
-) -> Result<Step, ReplayError> {
+pub fn step(device: &dyn Device, plan: &ReplayPlan, batch: &Batch, pool: &Pool) -> Result<Step, ReplayError> {
     let requests = batch.requests.len();
-    let (tensors, page_bytes) = (plan.tensors(), plan.page_bytes().next_multiple_of(16));
-    let fits = budget_bytes / (tensors * page_bytes).max(1);
-    if fits < 2 {
-        return Err(ReplayError::Budget { tensors, page_bytes, budget_bytes });
-    }
-    let needed =
-        plan.groups.iter().flat_map(|g| (0..requests).map(move |r| blocks_of(g, batch, r))).sum::<usize>()
-            + 1;
-    let planned = plan.num_blocks.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    let num_blocks = needed.min(planned).min(fits).max(2);
-    let layout = lay_out(plan, batch, num_blocks)?;
-    let mut pool = Vec::new();
-    for _ in 0..tensors {
-        let tensor = device.allocate(num_blocks * page_bytes)?;
-        fill(device, &tensor)?;
-        pool.push(tensor);
-    }
-
+    let layout = lay_out(plan, batch, pool.num_blocks)?;
     let tables = Tables {
         tables: up_i32(device, &layout.ids)?,
         table_offsets: up_i64(device, &as_i64(&layout.offsets))?,
@@ -182,8 +139,7 @@ pub fn step(
     };
     let block_sizes: Vec<i32> =
         plan.groups.iter().map(|g| int("a block size", g.block_size)).collect::<Result<_, _>>()?;
-    let has_slots: Vec<i32> =
-        plan.groups.iter().map(|g| i32::from(!matches!(g.kept, Kept::State { .. }))).collect();
+    let has_slots: Vec<i32> = plan.groups.iter().map(|g| i32::from(g.kept().has_slots())).collect();
     let slots = Slots {
         idx_mapping: idx_mapping.clone(),
         query_start_loc: standing.query_start_loc.clone(),
@@ -207,51 +163,91 @@ pub fn step(
     let mut not_replayed = Vec::new();
     let mut work = Work::new(device, batch, &standing, &input_tables, &slots)?;
     for (number, group) in plan.groups.iter().enumerate() {
-        let start = layout.offsets.get(number).copied().unwrap_or(0);
-        let stride = layout.strides.get(number).copied().unwrap_or(0);
-        work.metadata(group, start, stride, &mut launches)?;
-        match layer_cache(group, num_blocks, page_bytes) {
-            Ok(make) => {
-                for tensor in pool.iter().take(group.layers) {
-                    work.layer(&make(tensor.clone()), number, start, stride, &mut launches)?;
+        let table = GroupTable {
+            number,
+            start: layout.offsets.get(number).copied().unwrap_or(0),
+            stride: layout.strides.get(number).copied().unwrap_or(0),
+        };
+        let indices = work.metadata(group, table, &mut launches)?;
+        for (index, layer) in group.layers.iter().enumerate() {
+            match layer_cache(plan, group, index, layer, pool) {
+                Ok(LayerCache::Tokens(cache, window)) => work.layer(&cache, window, table, &mut launches)?,
+                Ok(LayerCache::States(cache)) => {
+                    if let Some(indices) = &indices {
+                        launches.push(work.states(&cache, indices)?);
+                    }
                 }
+                Err(why) if !not_replayed.contains(&why) => not_replayed.push(why),
+                Err(_) => {}
             }
-            Err(why) if !not_replayed.contains(&why) => not_replayed.push(why),
-            Err(_) => {}
         }
     }
-    let bytes = tensors * num_blocks * page_bytes;
-    Ok(Step { launches, num_blocks, aliased: layout.aliased, not_replayed, bytes })
+    Ok(Step { launches, not_replayed })
 }
 
 fn as_i64(values: &[usize]) -> Vec<i64> {
     values.iter().map(|n| i64::try_from(*n).unwrap_or(i64::MAX)).collect()
 }
 
-/// How a layer of the group lies in its tensor, or why it has no kernel.
+/// Where a group's table lies in the gathered tables.
+#[derive(Clone, Copy)]
+struct GroupTable {
+    number: usize,
+    start: usize,
+    stride: usize,
+}
+
+/// A layer's part of the pool.
+enum LayerCache {
+    /// Keys and values, or latents; the last tokens that are read.
+    Tokens(Cache, Option<usize>),
+    States(StateCache),
+}
+
+/// How a layer lies in its tensor, or why it has no kernel.
 fn layer_cache(
+    plan: &ReplayPlan,
     group: &ReplayGroup,
-    num_blocks: usize,
-    page_bytes: usize,
-) -> Result<impl Fn(Memory) -> Cache, &'static str> {
-    let (kv_heads, head_size, fp8, values) = match group.kept {
-        Kept::Attention { kv_heads, head_size, fp8 } => (kv_heads, head_size, fp8, true),
-        Kept::Mla { head_size, fp8 } => (1, head_size, fp8, false),
-        Kept::State { .. } => return Err("reads and writes of recurrent states"),
+    index: usize,
+    layer: &ReplayLayer,
+    pool: &Pool,
+) -> Result<LayerCache, &'static str> {
+    let (tensor, offset) = plan.place(group, index);
+    let Some((memory, block_stride)) = pool.tensor(tensor) else { return Err("layers without a tensor") };
+    let (memory, num_blocks, block_size) = (memory.clone(), pool.num_blocks, group.block_size);
+    let (kv_heads, head_size, fp8, values, window) = match layer.kept {
+        Kept::Attention { kv_heads, head_size, fp8, window } => (kv_heads, head_size, fp8, true, window),
+        Kept::Mla { head_size, fp8, window } => (1, head_size, fp8, false, window),
+        Kept::State { conv_bytes, state_bytes, .. } => {
+            if conv_bytes + state_bytes > layer.page_bytes {
+                return Err("pages that are smaller than a state");
+            }
+            if pool.sharing == Sharing::Requests {
+                return Err("states, whose pages do not fit the memory all at once");
+            }
+            return Ok(LayerCache::States(StateCache {
+                memory,
+                offset,
+                num_blocks,
+                block_stride,
+                conv_bytes,
+                state_bytes,
+            }));
+        }
         Kept::Other(why) => return Err(why),
     };
     let head = head_size * if fp8 { 1 } else { 2 };
     let token_stride = kv_heads * head;
-    let value_offset = values.then_some(group.block_size * token_stride);
-    if value_offset.unwrap_or(0) + group.block_size * token_stride > page_bytes {
+    let value_offset = values.then_some(block_size * token_stride);
+    if value_offset.unwrap_or(0) + block_size * token_stride > layer.page_bytes {
         return Err("pages that hold less than a row a token");
     }
-    let block_size = group.block_size;
-    Ok(move |memory| Cache {
+    let cache = Cache {
         memory,
+        offset,
         num_blocks,
         block_size,
-        block_stride: page_bytes,
+        block_stride,
         value_offset,
         token_stride,
         head_stride: head,
@@ -259,21 +255,22 @@ fn layer_cache(
         head_size,
         fp8,
         scale: 1.0,
-    })
+    };
+    Ok(LayerCache::Tokens(cache, window))
 }
 
 /// What the launches of groups and layers share.
 struct Work<'a> {
     device: &'a dyn Device,
+    batch: &'a Batch,
     standing: &'a Requests,
     tables: &'a Memory,
     slots: &'a Slots,
     num_tokens: usize,
-    read_tokens: usize,
-    longest: u32,
     num_spec: usize,
     prefills: usize,
     is_prefilling: Memory,
+    accepted: Memory,
     counts: Memory,
     /// Keys, values and results of a layer, as large as the largest layer needs.
     rows: Option<(usize, Memory)>,
@@ -283,38 +280,37 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     fn new(
         device: &'a dyn Device,
-        batch: &Batch,
+        batch: &'a Batch,
         standing: &'a Requests,
         tables: &'a Memory,
         slots: &'a Slots,
     ) -> Result<Self, ReplayError> {
-        let decode = batch.num_speculative_tokens.saturating_add(1);
-        let total = |r: &super::Request| r.num_computed.saturating_add(r.query_len);
+        let requests = batch.requests.len();
         Ok(Self {
             device,
+            batch,
             standing,
             tables,
             slots,
             num_tokens: slots.max_num_tokens,
-            read_tokens: batch.requests.iter().map(|r| usize::try_from(total(r)).unwrap_or(0)).sum(),
-            longest: batch.requests.iter().map(total).max().unwrap_or(0),
             num_spec: usize::try_from(batch.num_speculative_tokens).unwrap_or(0),
-            prefills: batch.requests.iter().filter(|r| r.query_len > decode).count(),
-            is_prefilling: up_i32(device, &vec![0; batch.requests.len()])?,
+            prefills: batch.prefills(),
+            is_prefilling: up_i32(device, &vec![0; requests])?,
+            // One token: the state to go on from is the first.
+            accepted: up_i32(device, &vec![1; requests])?,
             counts: device.allocate(16)?,
             rows: None,
             sums: None,
         })
     }
 
-    /// What the group's builder fills.
+    /// What the group's builder fills; the state indices, where its layers have states.
     fn metadata(
         &self,
         group: &ReplayGroup,
-        start: usize,
-        stride: usize,
+        table: GroupTable,
         launches: &mut Vec<Launch>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<Option<(Memory, usize)>, ReplayError> {
         let requests = self.standing;
         let rule = Rule {
             decode_threshold: self.num_spec + 1,
@@ -324,37 +320,53 @@ impl<'a> Work<'a> {
         let starts = &requests.query_start_loc;
         let n = requests.num_reqs;
         launches.push(builder::decode_prefill_split(starts, &self.is_prefilling, n, rule, &self.counts)?);
-        if let Kept::State { num_speculative_blocks, aligned } = group.kept {
-            let width = num_speculative_blocks + 1;
-            let indices = self.device.allocate(4 * n * width)?;
-            let states = States {
-                stride,
-                num_spec: num_speculative_blocks,
-                block_size: aligned.then_some(group.block_size),
-            };
-            launches.push(builder::kda_state_indices(self.tables, start, requests, states, &indices)?);
-            if self.prefills > 0 {
-                let most = self.num_tokens.div_ceil(CHUNK_SIZE) + n;
-                let chunks = self.device.allocate(8 * most)?;
-                let offsets = self.device.allocate(8 * (n + 1))?;
-                launches.push(builder::chunk_indices(starts, n, CHUNK_SIZE, &chunks, most, &offsets)?);
-            }
+        let Kept::State { num_speculative_blocks, aligned, .. } = group.kept() else { return Ok(None) };
+        let width = num_speculative_blocks + 1;
+        let indices = self.device.allocate(4 * n * width)?;
+        let states = States {
+            stride: table.stride,
+            num_spec: num_speculative_blocks,
+            block_size: aligned.then_some(group.block_size),
+        };
+        launches.push(builder::kda_state_indices(self.tables, table.start, requests, states, &indices)?);
+        if self.prefills > 0 {
+            let most = self.num_tokens.div_ceil(CHUNK_SIZE) + n;
+            let chunks = self.device.allocate(8 * most)?;
+            let offsets = self.device.allocate(8 * (n + 1))?;
+            launches.push(builder::chunk_indices(starts, n, CHUNK_SIZE, &chunks, most, &offsets)?);
         }
-        Ok(())
+        Ok(Some((indices, width)))
+    }
+
+    /// The update of a layer's states.
+    fn states(&self, cache: &StateCache, indices: &(Memory, usize)) -> Result<Launch, ReplayError> {
+        let (indices, width) = indices.clone();
+        let written = |request: &super::Request| match usize::try_from(request.query_len) {
+            Ok(tokens) if tokens <= width => tokens,
+            _ => 1,
+        };
+        let batch = StateBatch {
+            indices,
+            width,
+            accepted: self.accepted.clone(),
+            query_start_loc: self.standing.query_start_loc.clone(),
+            num_reqs: self.standing.num_reqs,
+            states_written: self.batch.requests.iter().map(written).sum(),
+        };
+        Ok(state::update(cache, &batch)?)
     }
 
     /// A layer's write and read.
     fn layer(
         &mut self,
         cache: &Cache,
-        group: usize,
-        start: usize,
-        stride: usize,
+        window: Option<usize>,
+        table: GroupTable,
         launches: &mut Vec<Launch>,
     ) -> Result<(), ReplayError> {
         let row = cache.kv_heads * cache.head_size;
         let keys = self.scratch(2 * self.num_tokens * row, false)?;
-        let first_slot = group * self.num_tokens;
+        let first_slot = table.number * self.num_tokens;
         let slots = &self.slots.slots;
         let n = self.num_tokens;
         launches.push(if cache.value_offset.is_some() {
@@ -369,10 +381,15 @@ impl<'a> Work<'a> {
         let num_reqs = self.standing.num_reqs;
         let pieces = u32::try_from(row * if cache.fp8 { 1 } else { 2 } / 16).unwrap_or(u32::MAX);
         let threads = info.limits.threads.min(256);
+        let read = |request: &super::Request| {
+            let tokens = request.num_computed.saturating_add(request.query_len);
+            usize::try_from(tokens).unwrap_or(0).min(window.unwrap_or(usize::MAX))
+        };
+        let longest = self.batch.requests.iter().map(read).max().unwrap_or(0);
         let shape = read_shape(
             info.units,
             u32::try_from(num_reqs).unwrap_or(u32::MAX),
-            self.longest,
+            u32::try_from(longest).unwrap_or(u32::MAX),
             pieces,
             threads,
         );
@@ -381,14 +398,14 @@ impl<'a> Work<'a> {
         let sums = self.scratch(out_bytes * (parts + 1), true)?;
         let batch = cache::Batch {
             tables: self.tables.clone(),
-            table_start: start,
-            stride,
+            table_start: table.start,
+            stride: table.stride,
             seq_lens: self.standing.seq_lens.clone(),
             num_reqs,
-            num_tokens: self.read_tokens,
+            window,
+            num_tokens: self.batch.requests.iter().map(read).sum(),
         };
         launches.push(cache::read(cache, &batch, shape, &sums)?);
-        // The result stands behind the parts of its own memory.
         let out = self.device.allocate(out_bytes)?;
         launches.push(cache::combine(&sums, num_reqs, parts, values * row, &out)?);
         Ok(())

@@ -5,6 +5,7 @@ use executor::kernel::blocks::{Slots, Tables, Writes, append, gather, slot_mappi
 use executor::kernel::builder::{self, Requests, Rule, States};
 use executor::kernel::cache::{self, Batch, Cache};
 use executor::kernel::probe;
+use executor::kernel::state::{self, StateBatch, StateCache};
 use executor::launch_limits::read_shape;
 use kernels::reference;
 use kernels::reference::block_table::{Layout, Write};
@@ -12,6 +13,7 @@ use kernels::reference::kv_cache_write::{CacheLayout, Store};
 use kernels::reference::metadata::SplitRule;
 use kernels::reference::numbers::{from_bf16, from_e4m3, to_e4m3};
 use kernels::reference::slot_mapping::{ContextParallel, Groups};
+use kernels::reference::state_update::{StateLayout, state_update};
 
 use super::random_plan::{Plan, Random, down, up};
 
@@ -103,6 +105,7 @@ pub(crate) fn one_plan(device: &dyn Device, seed: u64, small: bool) {
     block_tables(device, &mut random, &plan);
     metadata(device, &mut random, &plan);
     cache_and_reads(device, &mut random, small);
+    states(device, &mut random, small);
     stream(device, &mut random);
     device.synchronize().unwrap();
 }
@@ -195,6 +198,13 @@ fn block_tables(device: &dyn Device, random: &mut Random, plan: &Plan) {
     let mut positions = reference::metadata::positions(&plan.num_computed, &plan.query_lens);
     let max_num_tokens = positions.len() + random.range(0, 70);
     positions.resize(max_num_tokens, 0);
+    // Mostly requests' positions count up; sometimes some do not, or are none.
+    if random.chance(3) {
+        for _ in 0..positions.len() / 4 {
+            let place = random.range(0, positions.len() - 1);
+            positions[place] = i64::from(random.int(-2, 5000));
+        }
+    }
     let parallel = match random.range(0, 2) {
         0 => ContextParallel {
             size: 4,
@@ -335,10 +345,12 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
     let half = block_size * kv_heads * (head + gap);
     let value_offset = values.then_some(half);
     let block_stride = half * 2 + 16 * random.range(0, 2);
+    let offset = 16 * random.range(0, 2);
     let num_blocks = random.range(1, 12);
     let scale = random.one_of(&[1.0_f32, 0.5, 0.037]);
     let cache = Cache {
-        memory: device.allocate(num_blocks * block_stride).unwrap(),
+        memory: device.allocate(offset + num_blocks * block_stride).unwrap(),
+        offset,
         num_blocks,
         block_size,
         block_stride,
@@ -402,7 +414,7 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
         run(device, launch.unwrap());
         reference::kv_cache_write::mla_cache_write(&latent, &rope, &slots, layout, store, &mut expected);
     }
-    same(device, &down(device, &cache.memory), &expected, "cache write");
+    same(device, &down(device, &cache.memory)[offset..], &expected, "cache write");
 
     // Reads: numbers whose sums do not overflow, of all exponents that fp8 has, subnormals too.
     let filled: Vec<u8> = (0..num_blocks * block_stride)
@@ -412,11 +424,12 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
             if !fp8 && i % 2 == 1 { byte & 0x87 | 0x38 } else { byte }
         })
         .collect();
-    device.upload(&cache.memory, 0, &filled).unwrap();
+    device.upload(&cache.memory, offset, &filled).unwrap();
     let num_reqs = random.range(1, 4);
     let longest = if small { 40 } else { 700 };
     let seq_lens: Vec<i32> = (0..num_reqs).map(|_| random.int(0, longest)).collect();
     let (stride, start) = (random.range(1, 1 + 700 / block_size), random.range(0, 3));
+    let window = random.chance(3).then(|| random.range(1, 300));
     let blocks = i32::try_from(num_blocks).unwrap();
     let table: Vec<i32> = (0..start + num_reqs * stride).map(|_| random.int(-1, blocks)).collect();
     let batch = Batch {
@@ -425,7 +438,9 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
         stride,
         seq_lens: up(device, &seq_lens),
         num_reqs,
-        num_tokens: 0,
+        window,
+        // So many that the CPU takes all its threads.
+        num_tokens: 1 << 20,
     };
     let pieces = u32::try_from(kv_heads * head / 16).unwrap();
     let threads = match device.info().limits.threads {
@@ -448,6 +463,7 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
             &table[start..],
             stride,
             &seq_lens,
+            window,
             kv_heads,
             head_size,
             values,
@@ -461,6 +477,51 @@ fn cache_and_reads(device: &dyn Device, random: &mut Random, small: bool) {
     }
 }
 
+fn states(device: &dyn Device, random: &mut Random, small: bool) {
+    let (num_reqs, width) = (random.range(1, 6), random.range(1, 9));
+    let conv_bytes = 16 * random.range(0, if small { 4 } else { 40 });
+    let state_bytes = 16 * random.range(0, if small { 8 } else { 2000 });
+    let block_stride = conv_bytes + state_bytes + 16 * random.range(0, 2);
+    let num_blocks = num_reqs * width + 2;
+    let offset = 16 * random.range(0, 2);
+    // Each page is one request's; some columns are padding or outside.
+    let mut free: Vec<i32> = (1..i32::try_from(num_blocks).unwrap()).collect();
+    let indices: Vec<i32> = (0..num_reqs * width)
+        .map(|_| match random.range(0, 11) {
+            0 => 0,
+            1 => random.one_of(&[-1, i32::MAX]),
+            _ => free.swap_remove(random.range(0, free.len() - 1)),
+        })
+        .collect();
+    let widest = i32::try_from(width).unwrap();
+    let query_lens: Vec<i32> = (0..num_reqs)
+        .map(|_| match random.range(0, 4) {
+            0 => 0,
+            1 => random.int(widest + 1, 500),
+            _ => random.int(1, widest),
+        })
+        .collect();
+    let accepted: Vec<i32> = (0..num_reqs).map(|_| random.int(0, widest + 1)).collect();
+    let mut pages: Vec<u8> =
+        (0..num_blocks * block_stride).map(|_| u8::try_from(random.next() & 0xff).unwrap()).collect();
+    let memory = device.allocate(offset + pages.len()).unwrap();
+    device.upload(&memory, offset, &pages).unwrap();
+    let cache = StateCache { memory, offset, num_blocks, block_stride, conv_bytes, state_bytes };
+    let (starts, _) = reference::metadata::sequence_starts(&vec![0; num_reqs], &query_lens, num_reqs);
+    let batch = StateBatch {
+        indices: up(device, &indices),
+        width,
+        accepted: up(device, &accepted),
+        query_start_loc: up(device, &starts),
+        num_reqs,
+        states_written: 1 << 20,
+    };
+    run(device, state::update(&cache, &batch).unwrap());
+    let layout = StateLayout { num_blocks, block_stride, conv_bytes, state_bytes };
+    state_update(&mut pages, layout, &indices, width, &accepted, &query_lens);
+    same(device, &down(device, &cache.memory)[offset..], &pages, "state_update");
+}
+
 fn stream(device: &dyn Device, random: &mut Random) {
     let words: Vec<u32> =
         (0..16 * random.range(1, 100)).map(|_| u32::try_from(random.next() >> 32).unwrap()).collect();
@@ -469,6 +530,13 @@ fn stream(device: &dyn Device, random: &mut Random) {
     run(device, probe::stream_read(&up(device, &words), 4 * words.len(), &sums, programs).unwrap());
     let total = |numbers: &[u32]| numbers.iter().fold(0_u32, |sum, n| sum.wrapping_add(*n));
     same(device, &[total(&down(device, &sums))], &[total(&words)], "stream_read");
+
+    let memory = up(device, &words);
+    let written = random.range(0, words.len() / 16) * 16;
+    run(device, probe::stream_write(&memory, 4 * written, programs, 0x3f38_9abc).unwrap());
+    let expected: Vec<u32> =
+        (0..words.len()).map(|i| if i < written { 0x3f38_9abc } else { words[i] }).collect();
+    same(device, &down(device, &memory), &expected, "stream_write");
 }
 
 #[test]

@@ -24,13 +24,15 @@ impl Sum {
     }
 }
 
-/// [requests, keys (and values), heads, `head_size`]. A block outside the cache or the table reads as block 0.
+/// [requests, keys (and values), heads, `head_size`], of the last `window` tokens where there is one. A block outside
+/// the cache or the table reads as block 0.
 #[expect(clippy::too_many_arguments, reason = "the arrays and sizes of one kernel")]
 pub fn paged_read(
     cache: &[u8],
     table: &[i32],
     stride: usize,
     seq_lens: &[i32],
+    window: Option<usize>,
     heads: usize,
     head_size: usize,
     values: bool,
@@ -40,10 +42,12 @@ pub fn paged_read(
 ) -> Vec<Sum> {
     let mut sums = Vec::new();
     for (request, len) in seq_lens.iter().enumerate() {
+        let len = usize::try_from(*len).unwrap_or(0);
+        let tokens = len.saturating_sub(window.unwrap_or(len))..len;
         for value in 0..=usize::from(values) {
             for element in 0..heads * head_size {
                 let mut sum = Sum::default();
-                for token in 0..usize::try_from(*len).unwrap_or(0) {
+                for token in tokens.clone() {
                     let block = token / layout.block_size;
                     let id = if block < stride { table[request * stride + block] } else { 0 };
                     let id = usize::try_from(id).ok().filter(|id| *id < layout.num_blocks).unwrap_or(0);

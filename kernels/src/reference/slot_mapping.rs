@@ -47,6 +47,9 @@ pub fn slot_mapping(
             let tokens = query_start_loc[batch]..query_start_loc[batch + 1];
             for token in tokens.filter_map(|t| usize::try_from(t).ok()).take_while(|t| *t < max_num_tokens) {
                 let mut position = positions[token];
+                if position < 0 {
+                    continue;
+                }
                 if parallel.size > 1 && groups.dcp_sharded[group] != 0 {
                     // Tokens go around the ranks, `interleave` at a time.
                     let turn = position / parallel.interleave;

@@ -1,15 +1,14 @@
-//! How are the results shown: a table an arm, or JSON?
+//! How are the results shown to a person: tables an arm, and one that compares the arms.
 
 use std::io;
 
-use executor::device::Device;
 use executor::device::conditions::Conditions;
+use executor::device::{Device, Moved};
 use executor::measure::Median;
-use executor::replay::run::{KernelResult, StepResult};
-use serde::Serialize;
+use executor::replay::pool::Sharing;
+use executor::replay::run::{ArmResult, KernelResult, StepResult};
 
 use super::Measured;
-use crate::commands::devices::DeviceJson;
 use crate::render::number::thousands;
 use crate::render::table::{Side, Table};
 use crate::terminal::{Style, Terminal};
@@ -32,26 +31,57 @@ pub(super) fn text(device: &dyn Device, results: &[Measured], terminal: &mut Ter
     Ok(())
 }
 
-fn arm(Measured { batch, calibration, arm }: &Measured, terminal: &mut Terminal<'_>) -> io::Result<()> {
+fn arm(measured: &Measured, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let Measured { simulated, calibration, arm } = measured;
     let name = terminal.paint(Style::Bold, &arm.name);
+    let tensors = if arm.tensors_laid_out < arm.tensors {
+        format!("{} of {} tensors (layers share them)", arm.tensors_laid_out, arm.tensors)
+    } else {
+        format!("{} tensors", arm.tensors)
+    };
+    let shared = match arm.sharing {
+        Sharing::Nothing => "",
+        Sharing::Groups => " (fewer than the batch needs: groups share blocks)",
+        Sharing::Requests => " (fewer than the batch needs: requests share blocks)",
+    };
+    let blocks = thousands(arm.num_blocks as u64);
+    writeln!(terminal.out, "{name}: {} groups, {tensors} x {blocks} blocks laid out{shared}", arm.groups)?;
     writeln!(
         terminal.out,
-        "{name}: {} groups, {} tensors x {} blocks laid out{}",
-        arm.groups,
-        arm.tensors,
-        thousands(arm.num_blocks as u64),
-        if arm.aliased { " (fewer than the batch needs: requests share blocks)" } else { "" },
-    )?;
-    let context = batch.requests.first().map_or(0, |r| r.num_computed);
-    let query = batch.requests.first().map_or(0, |r| r.query_len);
-    writeln!(
-        terminal.out,
-        "  {} requests, {} tokens computed, {query} scheduled each; a plain read gives {}, a launch takes {}",
-        batch.requests.len(),
-        thousands(u64::from(context)),
+        "  a plain read gives {}, a plain write {}, a launch takes {}",
         bandwidth(calibration.stream_bytes_per_second),
+        bandwidth(calibration.write_bytes_per_second),
         time(calibration.launch_ns),
     )?;
+    match (arm.steps.as_slice(), simulated) {
+        ([step], false) => {
+            let first = step.step.batch.requests.first();
+            let (context, query) = first.map_or((0, 0), |r| (r.num_computed, r.query_len));
+            writeln!(
+                terminal.out,
+                "  {} requests, {} tokens computed, {query} scheduled each",
+                step.step.batch.requests.len(),
+                thousands(u64::from(context)),
+            )?;
+            kernels(&arm.steps, Some(step), terminal)?;
+            let (eager, graph) = (time(step.eager.host.median_ns), time(step.graph.host.median_ns));
+            writeln!(terminal.out, "  host part of the step: {eager} as launches, {graph} as a graph")?;
+        }
+        (steps, _) => {
+            writeln!(terminal.out, "  {} steps of a simulated run, by kernel:", steps.len())?;
+            kernels(steps, None, terminal)?;
+            simulated_steps(arm, terminal)?;
+        }
+    }
+    writeln!(terminal.out, "  {}", conditions(&arm.conditions))?;
+    if !arm.not_replayed.is_empty() {
+        writeln!(terminal.out, "  not replayed: {}", arm.not_replayed.join("; "))?;
+    }
+    Ok(())
+}
+
+/// The kernels of all steps together; of one step with its intervals and its own rows.
+fn kernels(steps: &[StepResult], one: Option<&StepResult>, terminal: &mut Terminal<'_>) -> io::Result<()> {
     let mut table = Table::new(vec![
         ("kernel", Side::Left),
         ("launches", Side::Right),
@@ -62,42 +92,121 @@ fn arm(Measured { batch, calibration, arm }: &Measured, terminal: &mut Terminal<
         ("bandwidth", Side::Right),
         ("of plain", Side::Right),
     ]);
-    for kernel in &arm.kernels {
-        let share = kernel.bytes_per_second() / calibration.stream_bytes_per_second;
+    let mut order = Vec::new();
+    for kernel in steps.iter().flat_map(|step| &step.kernels) {
+        if !order.contains(&kernel.kernel) {
+            order.push(kernel.kernel);
+        }
+    }
+    for kernel in order {
+        let own: Vec<&KernelResult> =
+            steps.iter().flat_map(|step| &step.kernels).filter(|k| k.kernel == kernel).collect();
+        let sum = |of: fn(&KernelResult) -> f64| own.iter().map(|k| of(k)).sum::<f64>();
+        let (predicted, measured) = (sum(|k| k.predicted_ns), sum(|k| k.measured.median_ns));
+        let moved: Moved = own.iter().map(|k| k.moved).sum();
+        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+        let speed = moved.bytes() as f64 / measured * 1e9;
         // The bandwidth of what takes less than a few launches is that of launching.
-        let counts = kernel.bytes >= 1 << 20;
+        let counts = moved.bytes() >= 1 << 20;
         table.row(vec![
-            kernel.kernel.name().to_owned(),
-            kernel.launches.to_string(),
-            time(kernel.predicted_ns),
-            time(kernel.measured.median_ns),
-            interval(&kernel.measured),
-            format!("{:.2}", kernel.ratio()),
-            if counts { bandwidth(kernel.bytes_per_second()) } else { String::new() },
-            if counts { format!("{:.0}%", 100.0 * share) } else { String::new() },
+            kernel.name().to_owned(),
+            own.iter().map(|k| k.launches).sum::<usize>().to_string(),
+            time(predicted),
+            time(measured),
+            one.and(own.first()).map_or_else(String::new, |k| interval(&k.measured)),
+            format!("{:.2}", measured / predicted),
+            if counts { bandwidth(speed) } else { String::new() },
+            if counts { format!("{:.0}%", 100.0 * sum(|k| k.transfer_ns) / measured) } else { String::new() },
         ]);
     }
-    for (what, step) in [("step, launches", &arm.eager), ("step, graph", &arm.graph)] {
+    if let Some(step) = one {
+        for (what, timed) in [("step, launches", &step.eager), ("step, graph", &step.graph)] {
+            table.row(vec![
+                what.to_owned(),
+                step.launches().to_string(),
+                time(step.predicted_ns),
+                time(timed.device.median_ns),
+                interval(&timed.device),
+                format!("{:.2}", timed.device.median_ns / step.predicted_ns),
+                String::new(),
+                String::new(),
+            ]);
+        }
+    }
+    table.write(2, terminal)
+}
+
+fn simulated_steps(arm: &ArmResult, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let mut table = Table::new(vec![
+        ("step", Side::Right),
+        ("stands for", Side::Right),
+        ("requests", Side::Right),
+        ("prompts", Side::Right),
+        ("tokens", Side::Right),
+        ("computed", Side::Right),
+        ("launches", Side::Right),
+        ("predicted", Side::Right),
+        ("measured", Side::Right),
+        ("ratio", Side::Right),
+        ("graph", Side::Right),
+        ("ratio", Side::Right),
+    ]);
+    for step in &arm.steps {
+        let batch = &step.step.batch;
         table.row(vec![
-            what.to_owned(),
-            arm.kernels.iter().map(|k| k.launches).sum::<usize>().to_string(),
-            time(arm.predicted_ns),
-            time(step.device.median_ns),
-            interval(&step.device),
-            format!("{:.2}", step.device.median_ns / arm.predicted_ns),
-            String::new(),
-            String::new(),
+            thousands(step.step.index),
+            format!("{:.0}", step.step.stands_for),
+            batch.requests.len().to_string(),
+            batch.prefills().to_string(),
+            thousands(batch.num_tokens()),
+            thousands(batch.num_computed()),
+            step.launches().to_string(),
+            time(step.predicted_ns),
+            time(step.eager.device.median_ns),
+            format!("{:.2}", step.eager.device.median_ns / step.predicted_ns),
+            time(step.graph.device.median_ns),
+            format!("{:.2}", step.graph.device.median_ns / step.predicted_ns),
         ]);
     }
     table.write(2, terminal)?;
-    let host = |step: &StepResult| time(step.host.median_ns);
-    let (eager, graph) = (host(&arm.eager), host(&arm.graph));
-    writeln!(terminal.out, "  host part of the step: {eager} as launches, {graph} as a graph")?;
-    writeln!(terminal.out, "  {}", conditions(&arm.conditions))?;
-    if !arm.not_replayed.is_empty() {
-        writeln!(terminal.out, "  not replayed: {}", arm.not_replayed.join("; "))?;
+    let Mean { predicted, eager, graph, .. } = mean(arm);
+    writeln!(
+        terminal.out,
+        "  a step of the run on average: predicted {}, measured {} as launches (ratio {:.2}), {} as a graph ({:.2})",
+        time(predicted),
+        time(eager),
+        eager / predicted,
+        time(graph),
+        graph / predicted,
+    )
+}
+
+/// Nanoseconds of the average step that an arm's steps stand for.
+struct Mean {
+    predicted: f64,
+    eager: f64,
+    graph: f64,
+    metadata: f64,
+    launches: f64,
+}
+
+fn mean(arm: &ArmResult) -> Mean {
+    let weights: f64 = arm.steps.iter().map(|step| step.step.stands_for).sum();
+    let of = |value: &dyn Fn(&StepResult) -> f64| {
+        arm.steps.iter().map(|step| step.step.stands_for * value(step)).sum::<f64>() / weights
+    };
+    let metadata = |step: &StepResult| {
+        step.kernels.iter().filter(|k| k.kernel.is_metadata()).map(|k| k.measured.median_ns).sum::<f64>()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a count of launches")]
+    let launches = |step: &StepResult| step.launches() as f64;
+    Mean {
+        predicted: of(&|step| step.predicted_ns),
+        eager: of(&|step| step.eager.device.median_ns),
+        graph: of(&|step| step.graph.device.median_ns),
+        metadata: of(&metadata),
+        launches: of(&launches),
     }
-    Ok(())
 }
 
 fn comparison(results: &[Measured], terminal: &mut Terminal<'_>) -> io::Result<()> {
@@ -108,20 +217,20 @@ fn comparison(results: &[Measured], terminal: &mut Terminal<'_>) -> io::Result<(
         ("predicted", Side::Right),
         ("measured", Side::Right),
         ("ratio", Side::Right),
+        ("as a graph", Side::Right),
         ("metadata and tables", Side::Right),
     ]);
     for Measured { arm, .. } in results {
-        let reads_or_writes =
-            |k: &&KernelResult| !["read", "write"].iter().any(|word| k.kernel.name().contains(word));
-        let rest: f64 = arm.kernels.iter().filter(reads_or_writes).map(|k| k.measured.median_ns).sum();
+        let Mean { predicted, eager, graph, metadata, launches } = mean(arm);
         table.row(vec![
             arm.name.clone(),
             arm.groups.to_string(),
-            arm.kernels.iter().map(|k| k.launches).sum::<usize>().to_string(),
-            time(arm.predicted_ns),
-            time(arm.eager.device.median_ns),
-            format!("{:.2}", arm.eager.device.median_ns / arm.predicted_ns),
-            time(rest),
+            format!("{launches:.0}"),
+            time(predicted),
+            time(eager),
+            format!("{:.2}", eager / predicted),
+            time(graph),
+            time(metadata),
         ]);
     }
     table.write(0, terminal)
@@ -156,125 +265,4 @@ fn conditions([before, after]: &[Conditions; 2]) -> String {
         both("load by all users", "", |c| c.other_use),
         processes.unwrap_or_default(),
     )
-}
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    device: DeviceJson,
-    arms: Vec<ArmJson>,
-}
-
-#[derive(Serialize)]
-struct ArmJson {
-    scenario: String,
-    groups: usize,
-    tensors: usize,
-    num_blocks: usize,
-    blocks_aliased: bool,
-    pool_bytes: usize,
-    requests: usize,
-    num_computed_tokens: u32,
-    query_len: u32,
-    stream_bytes_per_second: f64,
-    launch_ns: f64,
-    kernels: Vec<KernelJson>,
-    predicted_step_ns: f64,
-    step_eager: StepJson,
-    step_graph: StepJson,
-    conditions: [ConditionsJson; 2],
-    not_replayed: Vec<&'static str>,
-}
-
-#[derive(Serialize)]
-struct KernelJson {
-    kernel: &'static str,
-    launches: usize,
-    bytes: u64,
-    predicted_ns: f64,
-    measured_ns: MedianJson,
-    ratio: f64,
-    bytes_per_second: f64,
-    share_of_stream: f64,
-}
-
-#[derive(Serialize)]
-struct StepJson {
-    host_ns: MedianJson,
-    device_ns: MedianJson,
-    ratio: f64,
-}
-
-#[derive(Serialize)]
-struct MedianJson {
-    median: f64,
-    low: f64,
-    high: f64,
-    runs: usize,
-}
-
-#[derive(Serialize)]
-struct ConditionsJson {
-    clock_mhz: Option<f64>,
-    temperature_c: Option<f64>,
-    load: Option<f64>,
-    other_processes: Option<u32>,
-}
-
-fn median_json(median: &Median) -> MedianJson {
-    MedianJson { median: median.median_ns, low: median.low_ns, high: median.high_ns, runs: median.runs }
-}
-
-fn arm_json(Measured { batch, calibration, arm }: &Measured) -> ArmJson {
-    let kernel = |k: &KernelResult| KernelJson {
-        kernel: k.kernel.name(),
-        launches: k.launches,
-        bytes: k.bytes,
-        predicted_ns: k.predicted_ns,
-        measured_ns: median_json(&k.measured),
-        ratio: k.ratio(),
-        bytes_per_second: k.bytes_per_second(),
-        share_of_stream: k.bytes_per_second() / calibration.stream_bytes_per_second,
-    };
-    let step = |s: &StepResult| StepJson {
-        host_ns: median_json(&s.host),
-        device_ns: median_json(&s.device),
-        ratio: s.device.median_ns / arm.predicted_ns,
-    };
-    let first = batch.requests.first();
-    ArmJson {
-        scenario: arm.name.clone(),
-        groups: arm.groups,
-        tensors: arm.tensors,
-        num_blocks: arm.num_blocks,
-        blocks_aliased: arm.aliased,
-        pool_bytes: arm.pool_bytes,
-        requests: batch.requests.len(),
-        num_computed_tokens: first.map_or(0, |r| r.num_computed),
-        query_len: first.map_or(0, |r| r.query_len),
-        stream_bytes_per_second: calibration.stream_bytes_per_second,
-        launch_ns: calibration.launch_ns,
-        kernels: arm.kernels.iter().map(kernel).collect(),
-        predicted_step_ns: arm.predicted_ns,
-        step_eager: step(&arm.eager),
-        step_graph: step(&arm.graph),
-        conditions: arm.conditions.clone().map(|c| ConditionsJson {
-            clock_mhz: c.clock_mhz,
-            temperature_c: c.temperature_c,
-            load: c.other_use,
-            other_processes: c.other_processes,
-        }),
-        not_replayed: arm.not_replayed.clone(),
-    }
-}
-
-/// Prints JSON.
-pub(super) fn json(device: &dyn Device, results: &[Measured], terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let report = Report {
-        schema: "k3plan.bench-device/1",
-        device: DeviceJson::of(device.info()),
-        arms: results.iter().map(arm_json).collect(),
-    };
-    serde_json::to_writer_pretty(&mut *terminal.out, &report).map_err(io::Error::from)?;
-    writeln!(terminal.out)
 }
