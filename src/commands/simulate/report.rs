@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use simulator::metadata::Cost;
 
 use super::Run;
+use super::timed::Timed;
 use crate::render::number::{bytes, thousands};
 use crate::render::table::{Side, Table};
 use crate::terminal::{Style, Terminal};
@@ -208,13 +209,14 @@ fn cost_json(cost: &Cost) -> Value {
 
 /// Writes the runs as JSON.
 pub(super) fn json(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let runs: Vec<Value> = runs.iter().map(run_json).collect();
+    let first = runs.first().and_then(|run| run.timed.as_ref());
+    let runs: Vec<Value> = runs.iter().map(|run| run_json(run, first)).collect();
     let report = json!({ "runs": runs, "schema": "k3plan.simulate/1" });
     serde_json::to_writer_pretty(&mut *terminal.out, &report).map_err(io::Error::from)?;
     writeln!(terminal.out)
 }
 
-fn run_json(run: &Run) -> Value {
+fn run_json(run: &Run, first: Option<&Timed>) -> Value {
     let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed } = run;
     let groups: Vec<Value> = meter
         .by_group
@@ -277,7 +279,7 @@ fn run_json(run: &Run) -> Value {
         "steps_decode": decode,
         "steps_mixed": mixed,
         "steps_verify": verify,
-        "times": timed.as_ref().map(|timed| times::json(run, timed)),
+        "times": timed.as_ref().map(|timed| times::json(run, timed, first)),
         "tokens_sum": tally.tokens,
         "draft_tokens_sum": tally.drafts,
         "ttft_ns_sum": outcome.ttft_ns_sum.to_string(),

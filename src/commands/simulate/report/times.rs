@@ -185,7 +185,7 @@ pub(super) fn several(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<(
 }
 
 /// For machines.
-pub(super) fn json(run: &Run, timed: &Timed) -> Value {
+pub(super) fn json(run: &Run, timed: &Timed, first: Option<&Timed>) -> Value {
     let times = |times: &Times| {
         json!({
             "mean_ms": times.mean() * 1e3,
@@ -208,7 +208,7 @@ pub(super) fn json(run: &Run, timed: &Timed) -> Value {
         "step_ms": parts,
         "step_hidden_ms": a_step(timed, timed.sums.hidden) * 1e3,
         "tpot": times(&timed.seen.tpot),
-        "tpot_interval_ms": bounds(timed.tpot_interval(None)),
+        "tpot_interval_ms": bounds(timed.tpot_interval(first)),
         "ttft": times(&timed.seen.ttft),
         "ttft_interval_ms": bounds(timed.ttft_interval()),
     })
