@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use simulator::cost::Factor;
 use simulator::cost::calibrate::{self, Calibration, LEAST_POINTS, LeaveOut, Point};
+use simulator::cost::{Factor, Factors};
 
 use crate::cli::Ended;
 use crate::exit::Exit;
@@ -85,7 +85,11 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             Failure::new(format!("failed to write `{}`", path.display())).caused_by(error)
         })?;
     }
-    report(&file, points.len(), terminal)?;
+    // Several devices may have defaults of their own: then the common ones are shown.
+    let first = points.first().map(|point| &point.subject.hardware);
+    let one = first.filter(|first| points.iter().all(|point| point.subject.hardware.name == first.name));
+    let defaults = one.and_then(|hardware| hardware.factors().ok()).unwrap_or_default();
+    report(&file, &defaults, points.len(), terminal)?;
     Ok(Exit::Fine)
 }
 
@@ -119,7 +123,12 @@ fn fitted(points: &[Point], start: &Calibration) -> Result<(Calibration, Errors)
     Ok((calibration, Errors::of(&misses, name)))
 }
 
-fn report(file: &CalibrationFile, points: usize, terminal: &mut Terminal<'_>) -> std::io::Result<()> {
+fn report(
+    file: &CalibrationFile,
+    defaults: &Factors,
+    points: usize,
+    terminal: &mut Terminal<'_>,
+) -> std::io::Result<()> {
     writeln!(terminal.out, "{points} points on {}", file.hardware.join(", "))?;
     let mut table = Table::new(vec![
         ("factor", Side::Left),
@@ -133,11 +142,12 @@ fn report(file: &CalibrationFile, points: usize, terminal: &mut Terminal<'_>) ->
         else {
             continue;
         };
+        let default = defaults.get(*factor);
         table.row(vec![
             factor.name().to_owned(),
-            format!("{}", text.value),
-            format!("{:.3}", text.value * times),
-            format!("{:.3} to {:.3}", text.value * low, text.value * high),
+            format!("{default}"),
+            format!("{:.3}", default * times),
+            format!("{:.3} to {:.3}", default * low, default * high),
             text.unit.clone(),
         ]);
     }

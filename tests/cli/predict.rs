@@ -118,6 +118,67 @@ fn kimi_k3_from_four_groups_to_twenty() {
     assert!(bounds[0].as_f64().unwrap() <= 11.47 && 11.47 <= bounds[1].as_f64().unwrap(), "{bounds}");
 }
 
+/// ITL of a real server on a CPU: every second point of the grid of groups and concurrencies predicts the others, and
+/// what a group costs.
+#[test]
+fn the_slope_of_groups_on_a_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string("tests/golden/cpu-points.jsonl").unwrap();
+    let peaks = ["--bandwidth", "1e10", "--flops", "1e11"];
+    for (seen, held) in [(0, 1), (1, 0)] {
+        let half = |side: usize| -> Vec<Value> {
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let place = |line: &Value| {
+                let row = [1, 2, 3, 4, 6, 8, 12, 24].iter().position(|n| line["groups"] == *n).unwrap();
+                let column = [1, 2, 4, 8, 16].iter().position(|n| line["concurrency"] == *n).unwrap();
+                (row + column) % 2
+            };
+            lines.filter(|line| place(line) == side).collect()
+        };
+        let write = |side: usize| {
+            let path = folder.path().join(format!("{side}.jsonl"));
+            let lines: Vec<String> = half(side).iter().map(Value::to_string).collect();
+            std::fs::write(&path, lines.join("\n")).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let fitted = folder.path().join("cpu.yaml");
+        let fitted = fitted.to_str().unwrap();
+        let mut fit = vec!["calibrate"];
+        let points = write(seen);
+        fit.extend([points.as_str(), "-o", fitted]);
+        fit.extend(peaks);
+        assert_eq!(k3plan(&fit).code, Some(0));
+        let others = write(held);
+        let mut arguments = vec![others.as_str(), "--calibration", fitted];
+        arguments.extend(peaks);
+        at_most(&predicted(&arguments), "tpot_median", 0.07);
+        // Milliseconds a group, over the other start's points, concurrency by concurrency.
+        let (mut along, mut squares) = (0.0, 0.0);
+        for concurrency in [1, 2, 4, 8, 16] {
+            let points: Vec<(f64, f64)> = half(held)
+                .iter()
+                .filter(|line| line["concurrency"].as_u64() == Some(concurrency))
+                .map(|line| (line["groups"].as_f64().unwrap(), line["median_itl_ms"].as_f64().unwrap()))
+                .collect();
+            let count = f64::from(u32::try_from(points.len()).unwrap());
+            let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+            let (groups, itl) = (mean(|point| point.0), mean(|point| point.1));
+            along += points.iter().map(|(x, y)| (x - groups) * (y - itl)).sum::<f64>();
+            squares += points.iter().map(|(x, _)| (x - groups).powi(2)).sum::<f64>();
+        }
+        let slope_us = along / squares * 1e3;
+        let file = std::fs::read_to_string(fitted).unwrap();
+        let line = file.lines().find(|line| line.contains("build_us")).unwrap();
+        let bound = |key: &str| -> f64 {
+            let rest = line.split(key).nth(1).unwrap();
+            rest.split([',', '}']).next().unwrap().trim().parse().unwrap()
+        };
+        // hardware.json starts a CPU's builders at 60 us.
+        let (low, high) = (60.0 * bound("low:"), 60.0 * bound("high:"));
+        assert!((low..=high).contains(&slope_us), "{slope_us} us a group, {low} to {high} fitted");
+    }
+}
+
 #[test]
 fn too_few_points() {
     let folder = tempfile::tempdir().unwrap();

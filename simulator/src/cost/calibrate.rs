@@ -278,9 +278,22 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
     let offsets: Vec<f64> = problem.offsets.iter().map(|offset| offset.clamp(-5.0, 5.0)).collect();
     let jacobian = problem.jacobian_at(&offsets);
     let normal = jacobian.transpose() * jacobian;
+    // Where the points scatter more than was taken for granted, so do the factors; never more than before the fit.
+    let residuals = problem.residuals_at(&offsets);
+    let measured = residuals.len() - offsets.len();
+    #[expect(clippy::cast_precision_loss, reason = "a number of points")]
+    let scatter = residuals.iter().take(measured).map(|r| r * r).sum::<f64>() * problem.weighting.together
+        / measured.max(1) as f64;
+    let scatter = scatter.max(1.0).sqrt();
+    let spreads = Factor::ALL.iter().map(|factor| factor.spread());
     let deviations = match normal.try_inverse() {
-        Some(covariance) => covariance.diagonal().iter().map(|variance| variance.max(0.0).sqrt()).collect(),
-        None => Factor::ALL.iter().map(|factor| factor.spread()).collect(),
+        Some(covariance) => covariance
+            .diagonal()
+            .iter()
+            .zip(spreads)
+            .map(|(variance, spread)| (variance.max(0.0).sqrt() * scatter).min(spread))
+            .collect(),
+        None => spreads.collect(),
     };
     Ok(Calibration { offsets, deviations })
 }

@@ -76,6 +76,7 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
             Failure::new(format!("failed to read {file}:{}", index + 1)).caused_by(cause)
         };
         let line: Line = serde_json::from_str(line).map_err(|error| failed(&error))?;
+        let inline = line.config.is_some();
         let model = match (&line.model, line.config) {
             (name, Some(config)) => models::of(name.as_deref().unwrap_or("config"), config)?,
             (Some(name), None) => models::find(name)?,
@@ -86,14 +87,20 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
         hardware.bf16 = hardware.bf16.or(line.flops).or(peaks.flops);
         let precision = precision::named(&line.precision, &model.config, &model.shape, &line.kv_cache_dtype)?;
         let name = line.model.unwrap_or_else(|| model.name.clone());
+        // Configs at hand are told apart by their layers; those of one kind are one model.
+        let family = match model.config.get("model_type").and_then(Value::as_str) {
+            Some(kind) if inline => kind.to_owned(),
+            _ => name.clone(),
+        };
         let groups = line.groups.unwrap_or(0.0);
+        let cpu = hardware.platform == "cpu";
         let id = line.id.unwrap_or_else(|| format!("{name} {groups} groups c{}", line.concurrency));
         all.push(Measured {
-            pair: format!("{name} on {}", hardware.name),
+            pair: format!("{family} on {}", hardware.name),
             same: format!("{name} {groups} {} {} {}", line.concurrency, line.input_len, line.output_len),
             point: Point {
                 id,
-                model: name,
+                model: family,
                 load: Load {
                     kind: Kind::ClosedLoop,
                     concurrency: line.concurrency,
@@ -115,7 +122,8 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
                         early_fp8_experts: false,
                     },
                     dispatch: Dispatch { builds: groups, launches: line.launches, measured: 0.0 },
-                    exposure: if line.exposed { Exposure::Exposed } else { Exposure::Overlapped },
+                    // On a CPU the host is the device.
+                    exposure: if line.exposed || cpu { Exposure::Exposed } else { Exposure::Overlapped },
                 },
                 tpot: line.tpot_ms.map(|ms| ms * 1e-3),
                 ttft: line.ttft_ms.map(|ms| ms * 1e-3),
