@@ -118,26 +118,20 @@ fn kimi_k3_from_four_groups_to_twenty() {
     assert!(bounds[0].as_f64().unwrap() <= 11.47 && 11.47 <= bounds[1].as_f64().unwrap(), "{bounds}");
 }
 
-/// ITL of a real server on a CPU: every second point of the grid of groups and concurrencies predicts the others, and
-/// what a group costs.
+/// ITL of a real server on a CPU: one start of each model predicts the other, and what a group costs.
 #[test]
 fn the_slope_of_groups_on_a_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string("tests/golden/cpu-points.jsonl").unwrap();
     let peaks = ["--bandwidth", "1e10", "--flops", "1e11"];
-    for (seen, held) in [(0, 1), (1, 0)] {
-        let half = |side: usize| -> Vec<Value> {
+    for (seen, held) in [(1, 2), (2, 1)] {
+        let half = |start: u64| -> Vec<Value> {
             let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let place = |line: &Value| {
-                let row = [1, 2, 3, 4, 6, 8, 12, 24].iter().position(|n| line["groups"] == *n).unwrap();
-                let column = [1, 2, 4, 8, 16].iter().position(|n| line["concurrency"] == *n).unwrap();
-                (row + column) % 2
-            };
-            lines.filter(|line| place(line) == side).collect()
+            lines.filter(|line| line["start"].as_u64() == Some(start)).collect()
         };
-        let write = |side: usize| {
-            let path = folder.path().join(format!("{side}.jsonl"));
-            let lines: Vec<String> = half(side).iter().map(Value::to_string).collect();
+        let write = |start: u64| {
+            let path = folder.path().join(format!("{start}.jsonl"));
+            let lines: Vec<String> = half(start).iter().map(Value::to_string).collect();
             std::fs::write(&path, lines.join("\n")).unwrap();
             path.to_str().unwrap().to_owned()
         };

@@ -53,6 +53,8 @@ pub struct Point {
     pub id: String,
     /// The model's name: points of one model share errors.
     pub model: String,
+    /// Points of one server's run carry one name here: what that run was off by, they all are.
+    pub server: String,
     /// What was measured.
     pub subject: Subject,
     /// Under which load.
@@ -284,7 +286,7 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
     #[expect(clippy::cast_precision_loss, reason = "a number of points")]
     let scatter = residuals.iter().take(measured).map(|r| r * r).sum::<f64>() * problem.weighting.together
         / measured.max(1) as f64;
-    let scatter = scatter.max(1.0).sqrt();
+    let scatter = (scatter.max(1.0) * points_a_server(points)).sqrt();
     let spreads = Factor::ALL.iter().map(|factor| factor.spread());
     let deviations = match normal.try_inverse() {
         Some(covariance) => covariance
@@ -296,6 +298,14 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
         None => spreads.collect(),
     };
     Ok(Calibration { offsets, deviations })
+}
+
+/// How many points a server's run gave, on average: so many of them are one observation.
+#[expect(clippy::cast_precision_loss, reason = "a number of points")]
+fn points_a_server(points: &[&Point]) -> f64 {
+    let servers: std::collections::BTreeSet<&str> =
+        points.iter().map(|point| point.server.as_str()).collect();
+    points.len() as f64 / servers.len().max(1) as f64
 }
 
 /// What a calibration predicts for a point.

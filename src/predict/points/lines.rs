@@ -44,6 +44,9 @@ struct Line {
     concurrency: f64,
     input_len: f64,
     output_len: f64,
+    /// Which start of a server it was.
+    #[serde(default)]
+    start: Option<u64>,
     #[serde(default)]
     prompts: Option<f64>,
     #[serde(default)]
@@ -101,6 +104,10 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
             point: Point {
                 id,
                 model: family,
+                server: line.start.map_or_else(
+                    || format!("{file}:{}", index + 1),
+                    |start| format!("{name} {groups} {start}"),
+                ),
                 load: Load {
                     kind: Kind::ClosedLoop,
                     concurrency: line.concurrency,

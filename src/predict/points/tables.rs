@@ -185,6 +185,7 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
         point: Point {
             id: if id.is_empty() { format!("{name} {system}") } else { id.to_owned() },
             model: name.to_owned(),
+            server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
             subject,
             load,
             tpot: Some(row.number("silicon_tpot_ms")? * 1e-3),
@@ -235,6 +236,7 @@ fn latency(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> {
         point: Point {
             id,
             model: name.to_owned(),
+            server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
             subject,
             load,
             tpot: Some(row.number("latency_s")? / output),
