@@ -60,12 +60,7 @@ fn told(step: &Step) -> String {
 /// A request: the prefix it begins with, how many tokens of that, tokens in all, output, whether it is aborted.
 type Asked = (u32, u32, u32, u32, bool);
 
-fn hold(
-    engine: &Engine,
-    groups: &[Group],
-    requests: &[Asked],
-    spacing: usize,
-) -> Result<(), TestCaseError> {
+fn hold(engine: &Engine, groups: &[Group], requests: &[Asked], spacing: usize) -> Result<(), TestCaseError> {
     let mut joint = Scheduler::new(engine, groups).expect("a valid setup");
     let mut apart = Scheduler::with_groups_apart(engine, groups).expect("a valid setup");
     let (mut a, mut b) = (Step::default(), Step::default());

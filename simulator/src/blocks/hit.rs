@@ -269,14 +269,7 @@ impl Cache {
         blocks * block_size
     }
 
-    fn find_state(
-        &mut self,
-        lookup: &Lookup,
-        slot: u32,
-        limit: u32,
-        tokens: u32,
-        alignment: u32,
-    ) -> u32 {
+    fn find_state(&mut self, lookup: &Lookup, slot: u32, limit: u32, tokens: u32, alignment: u32) -> u32 {
         let block_size = lookup.block_size;
         let scale = block_size / self.sizes.hash;
         if alignment < block_size && block_size.is_multiple_of(alignment) {

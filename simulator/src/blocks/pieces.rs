@@ -118,7 +118,8 @@ impl BlockPool {
             self.settle(s.run);
             self.count_columns(s.run);
         }
-        let new = self.new_slot(Slot { lo: at.max(s.lo), entry: NONE, run: NONE, prev: NONE, next: NONE, ..s });
+        let new =
+            self.new_slot(Slot { lo: at.max(s.lo), entry: NONE, run: NONE, prev: NONE, next: NONE, ..s });
         self.slots[slot as usize].hi = at;
         self.copy_keys(slot, new);
         if s.refs == 0 {
