@@ -232,7 +232,10 @@ fn main() {
         }
     }
     println!();
-    println!("{:52} {:>9} {:>16} {:>6}", "k3plan, drafts, prefix caching, turn by turn", "1 group", "46 groups", "ratio");
+    println!(
+        "{:52} {:>9} {:>16} {:>6}",
+        "k3plan, drafts, prefix caching, turn by turn", "1 group", "46 groups", "ratio"
+    );
     for (name, shape) in [
         ("nothing shared", drafted),
         ("4 prefixes of 256 tokens, all kept", shared),

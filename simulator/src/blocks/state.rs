@@ -69,14 +69,13 @@ impl Class {
         context: StateContext,
     ) -> Option<u64> {
         let is_new = |slot: u32| pool.key(slot).is_some_and(|key| self.cached_this_step.contains(&key));
-        match hits.last() {
-            Some(&last) if last < COMPOSITE && is_new(last) => return None,
-            Some(&last) if (COMPOSITE..PLAIN).contains(&last) => {
-                if pool.parts_of(last).iter().any(|part| is_new(part.slot)) {
-                    return None;
-                }
-            }
-            _ => {}
+        let found_now = match hits.last() {
+            Some(&last) if last < COMPOSITE => is_new(last),
+            Some(&last) if last < PLAIN => pool.parts_of(last).iter().any(|part| is_new(part.slot)),
+            _ => false,
+        };
+        if found_now {
+            return None;
         }
         let Manager::State { mode, speculative_blocks, checkpoint_blocks, checkpoint_alignment } =
             self.manager
