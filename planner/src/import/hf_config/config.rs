@@ -196,9 +196,9 @@ impl<'a> Config<'a> {
         self.text.get(key).map_or(Ok(None), |value| whole_value(key, value))
     }
 
-    /// Whether the file says null.
+    /// Whether the file says null, or 0, which the engine makes one of.
     pub(super) fn is_null(&self, key: &str) -> bool {
-        self.text.get(key).is_some_and(Value::is_null)
+        self.text.get(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
     }
 
     /// The rotary parameters, where positions are of three axes (M-RoPE), which a language model alone does not
