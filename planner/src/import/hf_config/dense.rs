@@ -173,6 +173,10 @@ pub(super) fn layers(
     prefix: &str,
     dense: Dense,
 ) -> Result<Layers, ImportError> {
+    if dense.kv == Kv::Falcon {
+        // Its attention is not told of the cache's dtype: `FalconAttention` in `falcon.py`.
+        context.kv.name = "auto".into();
+    }
     let n = config.num_layers()?;
     let heads = heads(config, context)?;
     let head_size = match dense.head {
@@ -214,7 +218,7 @@ pub(super) fn layer_name(prefix: &str, name: &str, i: u64) -> String {
 pub(super) fn windows(config: &Config<'_>, rule: Window, n: u64) -> Result<Vec<Option<u64>>, ImportError> {
     let model = model_window(config)?;
     let by_types = |types: Vec<LayerType>, more: u64| -> Result<Vec<Option<u64>>, ImportError> {
-        let own = config.whole("sliding_window")?.filter(|w| more == 0 || *w > 0);
+        let own = config.whole("sliding_window")?.filter(|w| *w > 0);
         let own = own.map(|w| w.saturating_add(more));
         if more > 0 && own.is_none() && types.contains(&LayerType::Sliding) {
             return Err(ImportError::Missing { key: "sliding_window".to_owned() });
