@@ -186,6 +186,10 @@ pub(super) fn layers(
         Head::QkParts => config.need("qk_nope_head_dim")?.saturating_add(config.need("qk_rope_head_dim")?),
     };
     let total = total_kv_heads(config, dense.kv, heads)?;
+    if config.text_type() == "gpt_oss" && total < context.tp {
+        // It keeps no copies of KV heads: `OAIAttention` in `gpt_oss.py`.
+        context.divide("the KV heads", total)?;
+    }
     let kv_heads = grouped(context, heads, total)?;
     let windows = windows(config, dense.window, n)?;
     let shared = kv_sharing(config, prefix, dense, n)?;
