@@ -15,7 +15,7 @@ mod mutate;
 use mutate::{Random, mutate, peak_kib};
 
 /// Models of more layers are read, and not planned.
-const PLANNED: usize = 200;
+const PLANNED: usize = 64;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -43,6 +43,10 @@ fn plan(scenario: &Scenario) {
     }
 }
 
+fn feed_planned(scenarios: &[Scenario]) {
+    scenarios.iter().for_each(plan);
+}
+
 fn feed(text: &str) {
     if let Ok(written) = recorded::line(Path::new("fuzz.jsonl"), 1, text)
         && let Ok(scenario) = written.resolve()
@@ -51,9 +55,21 @@ fn feed(text: &str) {
     }
     // A scenario may extend another file, and standard input is one.
     if !text.contains("extends") {
-        for scenario in load::of_text("fuzz", text.to_owned()).unwrap_or_default() {
-            plan(&scenario);
-        }
+        feed_planned(&load::of_text("fuzz", text.to_owned()).unwrap_or_default());
+    }
+}
+
+/// Found by fuzzing: as many stages as a number holds.
+#[test]
+fn more_stages_than_layers() {
+    for size in ["18446744073709551615", "1000000000000"] {
+        let text = format!(
+            "engine: {{pipeline-parallel-size: {size}, kv-cache-memory: 1 GiB}}\nspecs: {{full: {{kind: full, block_size: 16, \
+             num_kv_heads: 1, head_size: 64, dtype: bfloat16}}}}\nmodel: {{layers: 2, spec: full}}\n"
+        );
+        let scenarios = load::of_text("stages", text).unwrap_or_default();
+        assert_eq!(scenarios.len(), 1);
+        feed_planned(&scenarios);
     }
 }
 
