@@ -37,10 +37,12 @@ impl StageGroup<'_> {
 
 /// Number of layers of each pipeline stage.
 pub fn stage_layers(settings: &EngineSettings, layers: usize) -> Vec<usize> {
-    let stages = usize::try_from(settings.pipeline_parallel_size.max(1)).unwrap_or(1);
-    if settings.pipeline_stage_layers.len() == stages && stages > 1 {
+    let asked = settings.pipeline_parallel_size.max(1);
+    if settings.pipeline_stage_layers.len() as u64 == asked && asked > 1 {
         return settings.pipeline_stage_layers.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect();
     }
+    // Of more stages than layers one is empty, which is refused however many there are.
+    let stages = usize::try_from(asked.min((layers as u64).saturating_add(1))).unwrap_or(1);
     let cut = |i: usize| u128::from(layers as u64) * i as u128 / stages as u128;
     (0..stages).map(|i| usize::try_from(cut(i + 1) - cut(i)).unwrap_or(0)).collect()
 }

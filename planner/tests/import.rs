@@ -45,6 +45,12 @@ fn models_wide() {
     hold("models-wide.jsonl.gz");
 }
 
+/// Architectures that the others lack, further mutations and drafts, 1 to 16 ranks, FP8 KV.
+#[test]
+fn models_more() {
+    hold("models-more.jsonl.gz");
+}
+
 fn settings(tp: u64, platform: Platform) -> ImportSettings {
     ImportSettings { tensor_parallel_size: tp, platform, ..ImportSettings::default() }
 }

@@ -29,6 +29,7 @@ fn deepseek(version: &str) -> Value {
         "3" => {}
         "3.2" => config["index_topk"] = json!(2048),
         _ => {
+            config["num_attention_heads"] = json!(64);
             config["head_dim"] = json!(512);
             config["sliding_window"] = json!(128);
             config["compress_ratios"] = json!([0, 4, 128]);
@@ -104,4 +105,22 @@ fn blocks_of_windows() {
         assert!(!blocks.is_empty());
         assert!(blocks.iter().all(|block| *block == window), "{platform:?}: {blocks:?}, {source}");
     }
+}
+
+/// Sparse latents of FP8 are packed, and DeepSeek V4 packs the pages of its caches side by side:
+/// `_canonicalize_sparse_mla_kv_cache_dtype` of `layers/attention/mla_attention.py`, `supported_kv_cache_layouts` of
+/// `v1/attention/backends/mla/indexer.py`, vLLM 0.32.
+#[test]
+fn packed_pages() {
+    for (platform, asked, kept) in [
+        (Hopper, "fp8", "fp8_ds_mla"),
+        (Hopper, "auto", "auto"),
+        (Blackwell, "fp8", "fp8"),
+        (Platform::CudaSm120, "auto", "fp8_ds_mla"),
+    ] {
+        let imported = with(&deepseek("3.2"), platform, asked, None);
+        assert_eq!(imported.kv_cache_dtype, kept, "{platform:?} {asked}");
+        assert_eq!(imported.layout, None);
+    }
+    assert_eq!(with(&deepseek("4"), Hopper, "auto", None).layout, Some(planner::Layout::Blhnc));
 }

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum From {
     Hf(Box<hf::Args>),
-    Log(import_log::Args),
+    Log(Box<import_log::Args>),
 }
 
 /// Runs the subcommand.

@@ -15,7 +15,7 @@ mod mutate;
 use mutate::{Random, mutate, peak_kib};
 
 /// Models of more layers are read, and not planned.
-const PLANNED: usize = 200;
+const PLANNED: usize = 64;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -51,9 +51,21 @@ fn feed(text: &str) {
     }
     // A scenario may extend another file, and standard input is one.
     if !text.contains("extends") {
-        for scenario in load::of_text("fuzz", text.to_owned()).unwrap_or_default() {
-            plan(&scenario);
-        }
+        load::of_text("fuzz", text.to_owned()).unwrap_or_default().iter().for_each(plan);
+    }
+}
+
+/// Found by fuzzing: as many stages as a number holds.
+#[test]
+fn more_stages_than_layers() {
+    let seeds = recorded_seeds();
+    let texts = seeds.iter().map(|seed| String::from_utf8_lossy(seed));
+    let changed = texts.filter(|text| text.contains("\"pp\":1,"));
+    let changed: Vec<_> =
+        changed.map(|text| text.replace("\"pp\":1,", "\"pp\":18446744073709551615,")).collect();
+    assert!(!changed.is_empty());
+    for text in changed {
+        feed(&text);
     }
 }
 

@@ -106,7 +106,7 @@ fn a_config_and_its_scenario_agree() {
     let of = |arguments: &[&str]| {
         let run = k3plan(&[&["fit"], arguments, &memory].concat());
         let mut fit: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-        fit.as_object_mut().unwrap().remove("name");
+        fit.as_object_mut().unwrap().remove("scenario");
         fit
     };
     let config = of(&[

@@ -62,3 +62,17 @@ fn nothing_of_vllm_is_wrong_input() {
     insta::assert_snapshot!(run.whole());
     assert_eq!(run.code, Some(2));
 }
+
+/// The server's own config in the place of a scenario; the log states the rest, but the batch and the platform.
+#[test]
+fn a_real_log_agrees_with_the_plan_of_its_config() {
+    let log = format!("{LOGS}/vllm-0.32-colour.log");
+    let config = "tests/data/configs/tiny-gemma3.json";
+    let arguments = ["import", "log", &log, "--model", config, "--platform", "cpu", "--set"];
+    let run = k3plan(&[&arguments[..], &["max-num-batched-tokens=2048"]].concat());
+    insta::assert_snapshot!(run.whole());
+    assert_eq!(run.code, Some(0));
+    // With another number of ranks than the log's it does not.
+    let run = k3plan(&[&arguments[..], &["max-num-batched-tokens=2048", "--tp", "2"]].concat());
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
+}

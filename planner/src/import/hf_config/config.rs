@@ -3,6 +3,8 @@
 //! An explicit `null` is Python's `None` and hides the class's default. `text` is the nested config of the
 //! language model where there is one, else the config itself.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::MAX_LAYERS;
@@ -16,6 +18,9 @@ use crate::dtype::DType;
 /// `get_hf_text_config` in `vllm/transformers_utils/config.py` and transformers' `get_text_config`.
 const NESTED: &[&str] =
     &["text_config", "llm_config", "language_config", "language_model", "thinker_config", "text_model"];
+
+/// A text config that is left out.
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// What an outer class gives its text config before the text's own class does.
 struct Given {
@@ -98,10 +103,12 @@ impl<'a> Config<'a> {
         let mut text_type = string(root, "model_type");
         // At most three levels: a thinker's text config is the deepest known.
         for _ in 0..3 {
-            let Some(nested) = NESTED.iter().find_map(|key| text.get(*key).and_then(Value::as_object)) else {
-                break;
-            };
             let outer = class(&text_type);
+            let nested = NESTED.iter().find_map(|key| text.get(*key).and_then(Value::as_object));
+            // A class makes the default of a text config that is left out, unless its keys stand beside.
+            let flat = ["num_hidden_layers", "hidden_size"].iter().any(|key| text.contains_key(*key));
+            let left_out = outer.is_some_and(|outer| outer.text.is_some()) && !flat;
+            let Some(nested) = nested.or_else(|| left_out.then_some(&*EMPTY)) else { break };
             text = nested;
             let own = string(nested, "model_type");
             text_type =
@@ -196,9 +203,9 @@ impl<'a> Config<'a> {
         self.text.get(key).map_or(Ok(None), |value| whole_value(key, value))
     }
 
-    /// Whether the file says null.
+    /// Whether the file says null, or 0, which the engine makes one of.
     pub(super) fn is_null(&self, key: &str) -> bool {
-        self.text.get(key).is_some_and(Value::is_null)
+        self.text.get(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
     }
 
     /// The rotary parameters, where positions are of three axes (M-RoPE), which a language model alone does not

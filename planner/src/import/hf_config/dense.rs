@@ -161,7 +161,7 @@ pub(super) fn total_kv_heads(config: &Config<'_>, kv: Kv, heads: u64) -> Result<
 /// If they do not divide over ranks, or the heads over them.
 pub(super) fn grouped(context: &Context<'_>, heads: u64, total: u64) -> Result<u64, ImportError> {
     let kv_heads = context.kv_heads(total)?;
-    if heads % total.max(1) != 0 {
+    if !heads.is_multiple_of(total.max(1)) {
         return Err(ImportError::HeadsNotDivisible { heads, kv_heads: total });
     }
     Ok(kv_heads)
@@ -173,6 +173,10 @@ pub(super) fn layers(
     prefix: &str,
     dense: Dense,
 ) -> Result<Layers, ImportError> {
+    if dense.kv == Kv::Falcon {
+        // Its attention is not told of the cache's dtype: `FalconAttention` in `falcon.py`.
+        context.kv.name = "auto".into();
+    }
     let n = config.num_layers()?;
     let heads = heads(config, context)?;
     let head_size = match dense.head {
@@ -182,6 +186,10 @@ pub(super) fn layers(
         Head::QkParts => config.need("qk_nope_head_dim")?.saturating_add(config.need("qk_rope_head_dim")?),
     };
     let total = total_kv_heads(config, dense.kv, heads)?;
+    if config.text_type() == "gpt_oss" && total < context.tp {
+        // It keeps no copies of KV heads: `OAIAttention` in `gpt_oss.py`.
+        context.divide("the KV heads", total)?;
+    }
     let kv_heads = grouped(context, heads, total)?;
     let windows = windows(config, dense.window, n)?;
     let shared = kv_sharing(config, prefix, dense, n)?;
@@ -214,7 +222,8 @@ pub(super) fn layer_name(prefix: &str, name: &str, i: u64) -> String {
 pub(super) fn windows(config: &Config<'_>, rule: Window, n: u64) -> Result<Vec<Option<u64>>, ImportError> {
     let model = model_window(config)?;
     let by_types = |types: Vec<LayerType>, more: u64| -> Result<Vec<Option<u64>>, ImportError> {
-        let own = config.whole("sliding_window")?.map(|w| w.saturating_add(more));
+        let own = config.whole("sliding_window")?.filter(|w| *w > 0);
+        let own = own.map(|w| w.saturating_add(more));
         if more > 0 && own.is_none() && types.contains(&LayerType::Sliding) {
             return Err(ImportError::Missing { key: "sliding_window".to_owned() });
         }

@@ -12,9 +12,10 @@ use super::layer::{Cache, Layers};
 /// Keys whose class wants a whole number, so that a null of the file is refused.
 ///
 /// # Source
-/// Fields of type `int` in transformers' `configuration_{gemma3n,gemma4,mimo_v2_flash}.py`, 5.x, whose classes
+/// Fields of type `int` in transformers' `configuration_{exaone_moe,gemma3n,gemma4,mimo_v2_flash}.py`, 5.x, whose classes
 /// check their types (`@strict`).
 const NOT_NULL: &[(&str, &str)] = &[
+    ("exaone_moe", "sliding_window"),
     ("gemma3n_text", "sliding_window"),
     ("gemma4_text", "sliding_window"),
     ("mimo_v2_flash", "sliding_window"),

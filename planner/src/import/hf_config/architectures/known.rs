@@ -58,7 +58,7 @@ pub(super) const KNOWN: &[(&str, &[Architecture])] = &[
         row("Ernie4_5ForCausalLM", MODEL, PLAIN),
         row("Ernie4_5_MoeForCausalLM", MODEL, PLAIN),
         row("Exaone4ForCausalLM", MODEL, NEED_TYPES),
-        row("ExaoneForCausalLM", "transformer.", named("h.{}.attn.attention.attn", LLAMA)),
+        row("ExaoneForCausalLM", MODEL, named("h.{}.attn.attention.attn", LLAMA)),
         row("ExaoneMoEForCausalLM", MODEL, Family::Own(Own::Exaone)),
         row("ExaoneMoeForCausalLM", MODEL, Family::Own(Own::Exaone)),
         row("FalconForCausalLM", "transformer.", named("h.{}.self_attention.attn", Dense { kv: Kv::Falcon, ..HIDDEN_DENSE })),
