@@ -83,22 +83,39 @@ K3_INLINE void k3_slots_by_token(K3_PLACE_PARAM at, const K3SlotMapping& a, cons
 typedef i64 K3Slots __attribute__((vector_size(64)));
 typedef i64 K3LooseSlots __attribute__((vector_size(64), aligned(8), may_alias));
 
-// A request, as all groups see it: looked at once, used by every group.
-struct K3Row {
+// Tokens [start, end) of a request, as all groups see them: looked at once, used by every group.
+struct K3Unit {
   i64 start, end, row;
   i64 position;  // of the first token, where those of the others count up from it; else -1
 };
 
-K3_INLINE K3Row k3_row(const K3SlotMapping& a, i64 batch) {
-  const i64 start = k3_max(a.query_start_loc[batch], 0), end = k3_min(a.query_start_loc[batch + 1], a.max_num_tokens);
-  const i64 row = a.idx_mapping[batch];
-  K3Row made = {start, end, row < a.max_num_reqs ? row : -1, -1};
-  if (start >= end) return made;
-  const i64 first = a.positions[start];
-  i64 differ = first < 0;
-  for (i64 t = start; t < end; ++t) differ |= a.positions[t] ^ (i64)((u64)first + (u64)(t - start));
-  if (!differ) made.position = first;
-  return made;
+// Eight tokens that follow one another, as groups of one block size and stride see them: in one block of the table,
+// or the first `room` of them in one and the others in the next.
+struct K3Chunk {
+  K3Slots offsets;  // each in its own block
+  i64 start, place, room;
+  const K3Unit* unit;
+};
+
+struct K3SlotTile {
+  static constexpr i64 UNITS = 64;
+  K3Unit units[UNITS];
+  K3Chunk one[UNITS], two[UNITS];
+  const K3Unit* rest[UNITS];
+  i64 num_units, num_one, num_two, num_rest;
+  i64 size, stride;  // that the chunks were made for
+};
+
+// Whether positions count up.
+K3_INLINE bool k3_in_order(const i64* positions, i64 start, i64 end) {
+  const K3Slots count = {0, 1, 2, 3, 4, 5, 6, 7};
+  u64 next = (u64)positions[start];
+  K3Slots differ = {};
+  i64 t = start, rest = 0;
+  for (; t + 8 <= end; t += 8, next += 8) differ |= (K3Slots)(*(const K3LooseSlots*)(positions + t)) ^ (count + (i64)next);
+  for (; t < end; ++t) rest |= positions[t] ^ (i64)next++;
+  for (int i = 0; i < 8; ++i) rest |= differ[i];
+  return !rest;
 }
 
 K3_INLINE void k3_no_slots(i64* slots, i64 from, i64 to) {
@@ -106,72 +123,111 @@ K3_INLINE void k3_no_slots(i64* slots, i64 from, i64 to) {
   for (; from < to; ++from) slots[from] = -1;
 }
 
-// The slots of tokens that follow one another: a multiplication and an addition a block, eight slots a store.
-K3_INLINE void k3_slots_in_order(const K3SlotGroup& g, const i32* blocks, const K3Row& r, i64* slots) {
-  const K3Slots count = {0, 1, 2, 3, 4, 5, 6, 7};
-  i64 block = k3_block_of(r.position, g.size), offset = r.position - block * g.size, t = r.start;
-  while (t < r.end) {
-    const i64 room = g.size - offset;
-    if (t + 8 <= r.end && g.size >= 8) {
-      // Eight tokens lie in one block or in two.
-      const i64 other = block + (room < 8);
-      const bool inside = other < g.stride;
-      const i64 id = inside ? blocks[block] : -1, next = inside ? blocks[other] : -1;
-      if ((id | next) >= 0) {
-        const K3Slots here = count + (id * g.size + offset), there = count + (next * g.size - room);
-        *(K3LooseSlots*)(slots + t) = (K3LooseSlots)(count < room ? here : there);
-        t += 8;
-        offset += 8;
-        if (offset >= g.size) {
-          offset -= g.size;
-          ++block;
-        }
-        continue;
-      }
-    }
-    const i64 to = k3_min(t + room, r.end);
+// The slots of tokens that follow one another, a block after the other.
+K3_INLINE void k3_slots_in_order(const K3SlotGroup& g, const K3Unit& unit, i64* slots) {
+  const i32* blocks = g.table + unit.row * g.stride;
+  i64 block = k3_block_of(unit.position, g.size), offset = unit.position - block * g.size;
+  for (i64 t = unit.start; t < unit.end; ++block, offset = 0) {
+    const i64 to = k3_min(t + (g.size - offset), unit.end);
     const i64 id = block < g.stride ? (i64)blocks[block] : -1;
     if (id < 0) {
       k3_no_slots(slots, t, to);
+      t = to;
     } else {
-      const i64 slot = id * g.size + offset - t;
-      for (i64 i = t; i < to; ++i) slots[i] = slot + i;
+      for (i64 slot = id * g.size + offset; t < to; ++t) slots[t] = slot++;
     }
-    t = to;
-    offset = 0;
-    ++block;
   }
 }
 
-// Grid: any; a program takes its share of the requests, and every so-manieth group.
+// Sorts the units for groups like this one.
+K3_INLINE void k3_sort_units(K3SlotTile& tile, const K3SlotGroup& g) {
+  const K3Slots count = {0, 1, 2, 3, 4, 5, 6, 7};
+  tile.size = g.size;
+  tile.stride = g.stride;
+  tile.num_one = tile.num_two = tile.num_rest = 0;
+  for (const K3Unit* unit = tile.units; unit < tile.units + tile.num_units; ++unit) {
+    if (unit->row >= 0 && unit->position >= 0 && unit->end - unit->start == 8 && g.size >= 8) {
+      const i64 block = k3_block_of(unit->position, g.size), offset = unit->position - block * g.size;
+      const i64 room = g.size - offset;
+      if (block + (room < 8) < g.stride) {
+        K3Chunk& chunk = room < 8 ? tile.two[tile.num_two++] : tile.one[tile.num_one++];
+        chunk.offsets = count < room ? count + offset : count - room;
+        chunk.start = unit->start;
+        chunk.place = unit->row * g.stride + block;
+        chunk.room = room;
+        chunk.unit = unit;
+        continue;
+      }
+    }
+    tile.rest[tile.num_rest++] = unit;
+  }
+}
+
+// A multiplication and an addition a block, eight slots a store. The tables' rows are fetched ahead: no two lie
+// side by side.
+K3_INLINE void k3_slots_of_chunks(const K3SlotTile& tile, const K3SlotGroup& g, i64* slots) {
+  constexpr int AHEAD = 8;
+  const K3Slots count = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (const K3Chunk *c = tile.one, *end = c + tile.num_one; c < end; ++c) {
+    if (c + AHEAD < end) __builtin_prefetch(g.table + c[AHEAD].place);
+    const i64 id = g.table[c->place];
+    if (__builtin_expect(id < 0, 0)) k3_slots_in_order(g, *c->unit, slots);
+    else *(K3LooseSlots*)(slots + c->start) = (K3LooseSlots)(c->offsets + id * g.size);
+  }
+  for (const K3Chunk *c = tile.two, *end = c + tile.num_two; c < end; ++c) {
+    if (c + AHEAD < end) __builtin_prefetch(g.table + c[AHEAD].place);
+    const i64 id = g.table[c->place], next = g.table[c->place + 1];
+    if (__builtin_expect((id | next) < 0, 0)) k3_slots_in_order(g, *c->unit, slots);
+    else *(K3LooseSlots*)(slots + c->start) = (K3LooseSlots)(c->offsets + (count < c->room ? K3Slots{} + id * g.size : K3Slots{} + next * g.size));
+  }
+}
+
+K3_INLINE void k3_slots_of_tile(const K3Place& at, const K3SlotMapping& a, K3SlotTile& tile) {
+  tile.size = -1;
+  for (i64 group = K3_BLOCK_Y; group < a.num_groups; group += K3_GRID_Y) {
+    const K3SlotGroup g = k3_slot_group(a, group);
+    i64* slots = a.slots + group * a.max_num_tokens;
+    if (!g.known || g.sharded) {
+      for (const K3Unit* unit = tile.units; unit < tile.units + tile.num_units; ++unit) {
+        if (!g.known || unit->row < 0) k3_no_slots(slots, unit->start, unit->end);
+        else k3_slots_by_token(at, a, g, g.table + unit->row * g.stride, slots, unit->start, unit->end);
+      }
+      continue;
+    }
+    if (tile.size != g.size || tile.stride != g.stride) k3_sort_units(tile, g);
+    k3_slots_of_chunks(tile, g, slots);
+    for (i64 i = 0; i < tile.num_rest; ++i) {
+      const K3Unit& unit = *tile.rest[i];
+      if (unit.row < 0) k3_no_slots(slots, unit.start, unit.end);
+      else if (unit.position >= 0) k3_slots_in_order(g, unit, slots);
+      else k3_slots_by_token(at, a, g, g.table + unit.row * g.stride, slots, unit.start, unit.end);
+    }
+  }
+  tile.num_units = 0;
+}
+
+// Grid: any; a program takes its share of the requests, and of each grid's height of groups one.
 K3_KERNEL(k3_slot_mapping, K3SlotMapping) {
   const i64 rows = a.num_reqs + 1;  // the last pads
   const i64 first = rows * K3_BLOCK_X / K3_GRID_X, last = rows * (K3_BLOCK_X + 1) / K3_GRID_X;
-  constexpr i64 TILE = 64;
-  K3Row tile[TILE];
-  for (i64 from = first; from < last; from += TILE) {
-    const i64 to = k3_min(k3_min(from + TILE, last), a.num_reqs);
-    for (i64 batch = from; batch < to; ++batch) tile[batch - from] = k3_row(a, batch);
-    for (i64 group = K3_BLOCK_Y; group < a.num_groups; group += K3_GRID_Y) {
-      const K3SlotGroup g = k3_slot_group(a, group);
-      i64* slots = a.slots + group * a.max_num_tokens;
-      for (const K3Row* r = tile; r < tile + (to - from); ++r) {
-        const i32* blocks = g.table + r->row * g.stride;
-        if (g.known && r + 12 < tile + (to - from)) {
-          const K3Row& later = r[12];
-          if (later.row >= 0 && later.position >= 0) {
-            const i64 b = k3_min(k3_block_of(later.position, g.size), g.stride - 1);
-            __builtin_prefetch(g.table + later.row * g.stride + b);
-          }
-        }
-        if (!g.known || r->row < 0) k3_no_slots(slots, r->start, r->end);
-        else if (g.sharded || r->position < 0) k3_slots_by_token(at, a, g, blocks, slots, r->start, r->end);
-        else k3_slots_in_order(g, blocks, *r, slots);
-      }
-      if (from + TILE >= last && last == rows)
-        k3_no_slots(slots, k3_max(a.query_start_loc[a.num_reqs], 0), a.max_num_tokens);
+  K3SlotTile tile;
+  tile.num_units = 0;
+  for (i64 batch = first; batch < last; ++batch) {
+    const bool padding = batch == a.num_reqs;
+    const i64 start = k3_max(a.query_start_loc[batch], 0);
+    const i64 end = padding ? a.max_num_tokens : k3_min(a.query_start_loc[batch + 1], a.max_num_tokens);
+    if (start >= end) continue;
+    i64 row = padding ? -1 : (i64)a.idx_mapping[batch];
+    if (row >= a.max_num_reqs) row = -1;
+    const bool in_order = row >= 0 && a.positions[start] >= 0 && k3_in_order(a.positions, start, end);
+    for (i64 t = start; t < end;) {
+      const i64 to = in_order ? k3_min(t + 8, end) : end;
+      tile.units[tile.num_units++] = {t, to, row, in_order ? a.positions[t] : -1};
+      if (tile.num_units == K3SlotTile::UNITS) k3_slots_of_tile(at, a, tile);
+      t = to;
     }
   }
+  k3_slots_of_tile(at, a, tile);
 }
 
 #else

@@ -190,7 +190,7 @@ fn arm(Measured { simulated, calibration, arm }: &Measured) -> ArmJson {
         stream_write_bytes_per_second: write_bytes_per_second,
         launch_us: us(launch_ns),
         steps: arm.steps.iter().map(|result| step(*simulated, arm.groups, result)).collect(),
-        conditions: arm.conditions.clone().map(conditions),
+        conditions: arm.conditions.each_ref().map(conditions),
         not_replayed: arm.not_replayed.clone(),
     }
 }
@@ -246,7 +246,7 @@ fn kernel(result: &KernelResult) -> KernelJson {
     }
 }
 
-fn conditions(conditions: Conditions) -> ConditionsJson {
-    let Conditions { clock_mhz, temperature_c, other_use, other_processes } = conditions;
+fn conditions(conditions: &Conditions) -> ConditionsJson {
+    let Conditions { clock_mhz, temperature_c, other_use, other_processes } = *conditions;
     ConditionsJson { clock_mhz, temperature_c, load: other_use, other_processes }
 }
