@@ -4,10 +4,11 @@
 cpu-group-points.py --vllm PYTHON --output POINTS.jsonl [--k3plan target/release/k3plan] [--concurrency 1 2 4 8 16]
 
 Tiny Gemma 3 models of 24 layers (tests/live/tiny.py) that differ only in how many layers attend to everything: vLLM
-makes 2, 3, 4, 6, 8, 12 and 24 groups of them, and 1 with --disable-hybrid-kv-cache-manager. All servers are up at
-once, idle but for the one that is measured, so that the machine's slow changes meet all of them alike: concurrency
-by concurrency, model by model, and backwards on the second start. A server's log must name the groups that
-`k3plan plan` gives, else nothing is measured. One JSON line per model, start and concurrency.
+makes 2, 3, 4, 6, 8, 12 and 24 groups of them, and 1 with --disable-hybrid-kv-cache-manager. Several servers
+(--together, 3 GB each) are up at once, idle but for the one that is measured, so that the machine's slow changes meet
+them alike: concurrency by concurrency, model by model, in turn forwards and backwards. A server's log must name the groups that
+`k3plan plan` gives, else nothing is measured. One JSON line per model, start and concurrency; its figures are over the
+requests of all rounds, and `rounds_itl_ms` has each round's median, which tells how quiet the machine was.
 """
 import argparse
 import json
@@ -15,6 +16,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,9 +35,11 @@ p.add_argument("--one-group-of", type=int, default=6, help="also this model with
 p.add_argument("--window", type=int, default=512)
 p.add_argument("--concurrency", type=int, nargs="+", default=[1, 2, 4, 8, 16])
 p.add_argument("--starts", type=int, default=2)
+p.add_argument("--together", type=int, default=4)
 p.add_argument("--input-len", type=int, default=128)
 p.add_argument("--output-len", type=int, default=64)
-p.add_argument("--waves", type=int, default=2, help="prompts of a point, in multiples of its concurrency")
+p.add_argument("--waves", type=int, default=1, help="prompts of a round, in multiples of its concurrency")
+p.add_argument("--rounds", type=int, default=3, help="times a start's points are gone through")
 p.add_argument("--port", type=int, default=8400)
 p.add_argument("--client-cpus", default=str(max(os.sched_getaffinity(0))), help="'' for all")
 p.add_argument("--keep", help="folder for models, logs and results")
@@ -61,6 +65,7 @@ class Model:
         plan = [a.k3plan, "plan", "--model", self.folder, "--engine", a.engine, "--max-model-len", "4096", "--json"]
         plan += ["--set", "disable_hybrid_kv_cache_manager=true"] if options else []
         self.groups = [len(group["layers"]) for group in json.loads(command(*plan))["plans"][0]["groups"]]
+        self.results = {}
 
     def start(self):
         self.log = work / f"{self.name}.log"
@@ -87,13 +92,13 @@ class Model:
         os.killpg(self.server.pid, signal.SIGTERM)
         self.server.wait()
 
-    def point(self, start, concurrency):
-        prompts = max(4, a.waves * concurrency)
-        result = work / f"{self.name}-{start}-{concurrency}.json"
+    def measure(self, start, concurrency, round):
+        prompts = max(2, a.waves * concurrency)
+        result = work / f"{self.name}-{start}-{concurrency}-{round}.json"
         words = [a.k3plan, "bench", "serve", "--url", f"http://127.0.0.1:{self.port}", "--model", "tiny",
                  "--random-input-len", a.input_len, "--random-output-len", a.output_len, "--num-prompts", prompts,
-                 "--num-warmups", concurrency, "--max-concurrency", concurrency, "--ignore-eos", "--temperature", 0,
-                 "--seed", 100 * start + concurrency, "--metric-percentiles", "25,75", "--metrics-interval", 0,
+                 "--num-warmups", 0 if round else concurrency, "--max-concurrency", concurrency, "--ignore-eos",
+                 "--temperature", 0, "--seed", 1000 * start + 100 * round + concurrency, "--metrics-interval", 0,
                  "--server-log", self.log, "--output", result]
         if a.client_cpus and shutil.which("taskset"):
             words = ["taskset", "-c", a.client_cpus, *words]
@@ -104,15 +109,49 @@ class Model:
             sys.exit(f"{self.name}: the plan has {len(self.groups)} groups, the server {logged}")
         if found["completed"] != prompts:
             sys.exit(f"{self.name}: {found['failed']} requests failed: see {result}")
+        self.results.setdefault((start, concurrency), []).append(found)
+
+    def point(self, start, concurrency):
+        rounds = self.results[start, concurrency]
+        requests = [(first, gaps, whole) for found in rounds
+                    for first, gaps, whole in zip(found["ttfts"], found["itls"], found["latencies"])]
         full = self.config["layer_types"].count("full_attention")
         point = dict(model=self.name, layers=a.layers, full_layers=full, sliding_layers=a.layers - full,
-                     window=a.window, groups=logged, group_size=max(self.groups), concurrency=concurrency,
-                     input_len=a.input_len, output_len=a.output_len, start=start, prompts=prompts,
-                     vllm=found["k3plan"]["server"]["version"])
-        for name in ("itl", "tpot", "ttft"):
-            for kind in ("median", "mean", "std", "p25", "p75"):
-                point[f"{kind}_{name}_ms"] = round(found[f"{kind}_{name}_ms"], 4)
+                     window=a.window, groups=len(self.groups), group_size=max(self.groups), concurrency=concurrency,
+                     input_len=a.input_len, output_len=a.output_len, start=start, prompts=len(requests),
+                     vllm=rounds[0]["k3plan"]["server"]["version"])
+        figures = {"itl": [gap for _, gaps, _ in requests for gap in gaps],
+                   "tpot": [(whole - first) / (a.output_len - 1) for first, _, whole in requests],
+                   "ttft": [first for first, _, _ in requests]}
+        for name, seconds in figures.items():
+            at = statistics.quantiles(seconds, n=20, method="inclusive")
+            for kind, value in [("median", at[9]), ("mean", statistics.mean(seconds)), ("p10", at[1]),
+                                ("p25", at[4]), ("p75", at[14])]:
+                point[f"{kind}_{name}_ms"] = round(value * 1e3, 4)
+        point["rounds_itl_ms"] = [round(found["median_itl_ms"], 4) for found in rounds]
         return dict(point, server_options=self.options, config=self.config)
+
+
+def measure(lot, start):
+    """Starts a lot's servers, two at a time, and measures them in turn."""
+    for at in range(0, len(lot), 2):
+        for model in lot[at:at + 2]:
+            model.start()
+        for model in lot[at:at + 2]:
+            model.wait()
+    order = [(concurrency, model) for concurrency in a.concurrency for model in lot]
+    for round in range(a.rounds):
+        for concurrency, model in order[:: 1 if round % 2 == 0 else -1]:
+            model.measure(start, concurrency, round)
+    for concurrency, model in order:
+        point = model.point(start, concurrency)
+        output.write(json.dumps(point) + "\n")
+        output.flush()
+        print(f"start {start}, concurrency {concurrency:>2}, {point['groups']:>2} groups: "
+              f"ITL {point['median_itl_ms']:.3f} ms {point['rounds_itl_ms']}, TPOT {point['median_tpot_ms']:.3f} ms, "
+              f"TTFT {point['median_ttft_ms']:.3f} ms", flush=True)
+    for model in lot:
+        model.stop()
 
 
 running = []
@@ -123,21 +162,10 @@ try:
     with open(a.output, "w") as output:
         for start in range(1, a.starts + 1):
             order = models if start % 2 else models[::-1]
-            for at in range(0, len(order), 2):
-                for model in order[at:at + 2]:
-                    model.start()
-                for model in order[at:at + 2]:
-                    model.wait()
-            for concurrency in a.concurrency if start % 2 else a.concurrency[::-1]:
-                for model in order:
-                    point = model.point(start, concurrency)
-                    output.write(json.dumps(point) + "\n")
-                    output.flush()
-                    print(f"start {start}, concurrency {concurrency:>2}, {point['groups']:>2} groups: "
-                          f"ITL {point['median_itl_ms']:.3f} ms, TPOT {point['median_tpot_ms']:.3f} ms, "
-                          f"TTFT {point['median_ttft_ms']:.3f} ms", flush=True)
-            for model in order:
-                model.stop()
+            # Few and many groups in every lot.
+            lots = [order[first::-(-len(order) // a.together)] for first in range(-(-len(order) // a.together))]
+            for lot in lots:
+                measure(lot, start)
 finally:
     for model in list(running):
         model.stop()
