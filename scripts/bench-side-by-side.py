@@ -15,6 +15,7 @@ that calls its command line's own `main` once a run, since loading it takes long
 
 vLLM pins the engine to the first cores it may use, less one that it leaves to the API server. Clients are kept to
 the last core (--client-cpus), away from the engine, so that a client's own appetite does not slow what it measures.
+On a shared machine run all of it under `chrt -r 5`, or the neighbours are what is measured.
 """
 import argparse
 import json

@@ -8,7 +8,8 @@ makes 2, 3, 4, 6, 8, 12 and 24 groups of them, and 1 with --disable-hybrid-kv-ca
 (--together, 3 GB each) are up at once, idle but for the one that is measured, so that the machine's slow changes meet
 them alike: concurrency by concurrency, model by model, in turn forwards and backwards. A server's log must name the groups that
 `k3plan plan` gives, else nothing is measured. One JSON line per model, start and concurrency; its figures are over the
-requests of all rounds, and `rounds_itl_ms` has each round's median, which tells how quiet the machine was.
+requests of all rounds, and `rounds_itl_ms` has each round's median, which tells how quiet the machine was. Models of
+one `lot` of a start are compared best: between lots lies time. On a shared machine run it under `chrt -r 5`.
 """
 import argparse
 import json
@@ -111,14 +112,14 @@ class Model:
             sys.exit(f"{self.name}: {found['failed']} requests failed: see {result}")
         self.results.setdefault((start, concurrency), []).append(found)
 
-    def point(self, start, concurrency):
+    def point(self, start, lot, concurrency):
         rounds = self.results[start, concurrency]
         requests = [(first, gaps, whole) for found in rounds
                     for first, gaps, whole in zip(found["ttfts"], found["itls"], found["latencies"])]
         full = self.config["layer_types"].count("full_attention")
         point = dict(model=self.name, layers=a.layers, full_layers=full, sliding_layers=a.layers - full,
                      window=a.window, groups=len(self.groups), group_size=max(self.groups), concurrency=concurrency,
-                     input_len=a.input_len, output_len=a.output_len, start=start, prompts=len(requests),
+                     input_len=a.input_len, output_len=a.output_len, start=start, lot=lot, prompts=len(requests),
                      vllm=rounds[0]["k3plan"]["server"]["version"])
         figures = {"itl": [gap for _, gaps, _ in requests for gap in gaps],
                    "tpot": [(whole - first) / (a.output_len - 1) for first, _, whole in requests],
@@ -132,7 +133,7 @@ class Model:
         return dict(point, server_options=self.options, config=self.config)
 
 
-def measure(lot, start):
+def measure(number, lot, start):
     """Starts a lot's servers, two at a time, and measures them in turn."""
     for at in range(0, len(lot), 2):
         for model in lot[at:at + 2]:
@@ -144,7 +145,7 @@ def measure(lot, start):
         for concurrency, model in order[:: 1 if round % 2 == 0 else -1]:
             model.measure(start, concurrency, round)
     for concurrency, model in order:
-        point = model.point(start, concurrency)
+        point = model.point(start, number, concurrency)
         output.write(json.dumps(point) + "\n")
         output.flush()
         print(f"start {start}, concurrency {concurrency:>2}, {point['groups']:>2} groups: "
@@ -164,8 +165,8 @@ try:
             order = models if start % 2 else models[::-1]
             # Few and many groups in every lot.
             lots = [order[first::-(-len(order) // a.together)] for first in range(-(-len(order) // a.together))]
-            for lot in lots:
-                measure(lot, start)
+            for number, lot in enumerate(lots, 1):
+                measure(number, lot, start)
 finally:
     for model in list(running):
         model.stop()
