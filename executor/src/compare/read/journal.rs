@@ -43,7 +43,11 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
         ));
     }
     let milliseconds = |seconds: f64| seconds * 1e3;
-    add_requests(&mut run, "ttft_ms", good.iter().filter_map(|record| record.ttft).map(milliseconds).collect());
+    add_requests(
+        &mut run,
+        "ttft_ms",
+        good.iter().filter_map(|record| record.ttft).map(milliseconds).collect(),
+    );
     add_requests(&mut run, "tpot_ms", good.iter().filter_map(|r| r.tpot()).map(milliseconds).collect());
     add_requests(&mut run, "e2el_ms", good.iter().map(|record| milliseconds(record.latency)).collect());
     let gaps = good.iter().flat_map(|record| &record.itl).map(|gap| milliseconds(f64::from(*gap)));
