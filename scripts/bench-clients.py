@@ -41,11 +41,11 @@ def lateness():
     return mock.stdout.readline().strip()
 
 
-def run(command, **more):
+def run(command, cwd=None, **more):
     """CPU seconds of a command and all that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = dict(os.environ, HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1",) | more
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=900)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr[-600:]}{done.stdout[-300:]}")
@@ -87,10 +87,13 @@ def guidellm(model, streams, requests, tokens, folder):
 
 
 def aiperf(model, streams, requests, tokens, folder):
+    # A path with a slash is a name at the hub to it, and so is any when offline: the folder is named from beside it.
+    tokenizer = pathlib.Path(a.tokenizer).resolve()
     cpu = run([a.aiperf, "profile", "--model", model, "--url", url, "--endpoint-type", "completions", "--streaming",
-               "--concurrency", str(streams), "--request-count", str(requests), "--tokenizer", a.tokenizer,
+               "--concurrency", str(streams), "--request-count", str(requests), "--tokenizer", tokenizer.name,
                "--isl", "16", "--osl", str(tokens), "--extra-inputs", "ignore_eos:true", "--ui", "none",
-               "--artifact-dir", folder])
+               "--artifact-dir", folder], cwd=tokenizer.parent,
+              HF_HUB_OFFLINE="0", TRANSFORMERS_OFFLINE="0")
     found = next(pathlib.Path(folder).rglob("profile_export_aiperf.json"))
     d = json.loads(found.read_text())
     return cpu, (d["request_count"]["avg"], requests * tokens, d["time_to_first_token"]["p50"],

@@ -1,7 +1,6 @@
 //! Servers under test: start, health, metrics, end.
 
 mod call;
-pub mod group_log;
 pub mod machine;
 pub mod metrics;
 pub mod probe;

@@ -6,6 +6,7 @@ mod report;
 mod result;
 mod run;
 mod serve;
+mod server_log;
 mod table;
 
 use clap::Subcommand;

@@ -22,8 +22,8 @@ use crate::terminal::Terminal;
 /// Arguments of `k3plan compare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A result file is one of vllm bench serve, k3plan bench, guidellm, aiperf, InferenceX, lm-eval, or a table \
-(CSV). A folder stands for the result files in it. FILE:KEY=VALUE,... takes the runs of a file whose labels \
+A result file is one of vllm bench serve, k3plan bench (its journal too, as of a killed run), guidellm, aiperf, \
+InferenceX, lm-eval, or a table (CSV). A folder stands for the result files in it. FILE:KEY=VALUE,... takes the runs of a file whose labels \
 have these values, as in repeats.csv:model=v41,concurrency=8. Files are given in the order of measuring.
 
 Exit codes: 0 compared, 1 `--fail-on` says no, 2 wrong input.")]

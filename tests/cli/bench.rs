@@ -232,3 +232,39 @@ fn an_arm_that_is_not_right_stops_the_experiment() {
     assert!(told.contains("the arm `bad` did not come up") && told.contains("exit status: 3"), "{told}");
     assert!(told.contains("no such model"), "{told}");
 }
+
+#[test]
+fn an_arm_is_held_to_the_plan_of_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = server(usize::MAX).0;
+    let config = r#"{"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 64,
+        "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+        "sliding_window": 512, "vocab_size": 2048, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+            "sliding_attention", "full_attention"]}"#;
+    std::fs::write(folder.path().join("config.json"), config).unwrap();
+    let log = |sizes: &str| {
+        let text = format!(
+            "INFO 12-02 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='m', max_seq_len=4096\n\
+             INFO 12-02 [kv_cache_utils.py:853] kv cache group sizes {sizes}\n"
+        );
+        std::fs::write(folder.path().join("a.log"), text).unwrap();
+    };
+    let plan = "[--model, config.json, --platform, cpu]";
+    let arms = format!("  - {{name: a, url: 'http://{address}', log: a.log, plan: {plan}}}\n");
+    log("(128, 128, 128)");
+    let output = experiment(folder.path(), &arms);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    std::fs::remove_dir_all(folder.path().join("out")).unwrap();
+    log("(128, 128)");
+    let output = experiment(folder.path(), &arms);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.contains("has 2 KV cache groups") && told.contains("where 3 are planned"), "{told}");
+    log("(16, 16, 16)");
+    let output = experiment(folder.path(), &arms);
+    let told = text(&output.stderr);
+    assert!(told.contains("logs group block sizes 16, 16, 16 where 128, 128, 128 are planned"), "{told}");
+    let output = experiment(folder.path(), &arms.replace("--platform", "--nonsense"));
+    assert!(text(&output.stderr).contains("--nonsense"), "{}", text(&output.stderr));
+}

@@ -85,7 +85,7 @@ pub fn difference(a: &[Observation], b: &[Observation], pairing: PairingChoice) 
         PairingChoice::Off => apart(a, b, within),
     };
     let either_sign = matches!(result.pairing, Pairing::BySeed(_));
-    result.drift = drift::fit(a, b, result.effect, either_sign);
+    result.drift = drift::fit(a, b, result.effect, within, either_sign);
     Some(result)
 }
 

@@ -1,11 +1,13 @@
 //! Could a machine that slowly changes speed explain the difference?
 //!
 //! Arms measured one after the other differ by a drift as well as by the change under test. The slope within
-//! the arms says how strong the drift is; where the drift, extended over the distance between the arms, would
-//! leave little of the difference, nothing is claimed. The check can only withdraw a claim, never make one.
+//! the arms says how strong the drift is; extended over the distance between the arms it says what is left of
+//! the difference. What is left must be clear of zero by itself, else nothing is claimed. The check can only
+//! withdraw a claim, never make one.
 
 use super::difference::Observation;
-use super::distribution::t_two_sided;
+use super::distribution::{t_quantile, t_two_sided};
+use super::noise_floor::Noise;
 
 /// A slope within both arms, and what it would do between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,29 +22,38 @@ pub struct Drift {
     pub order_known: bool,
     /// The part of the difference that the drift would leave (1: all of it).
     pub share_left: f64,
-    /// Whether a drift is as good an explanation as the change.
+    /// Whether what is left could be chance, so that a drift is as good an explanation as the change.
     pub explains: bool,
 }
 
-/// A slope less likely than this without a drift is looked at.
-const SLOPE_LEVEL: f64 = 0.5;
-
-/// The same for pairs in unknown order: seeds that differ much make slopes by chance, so it has to be surer.
-const SLOPE_LEVEL_PAIRED: f64 = 0.1;
-
-/// What a drift must leave of the difference, with few runs and with many.
+/// How likely what is left may be by chance, in its own direction, with few runs and with many.
 ///
-/// Few runs know a slope badly, so a stricter share would throw away real effects: with three an arm and the
-/// noise of vLLM PR 59733, a quarter costs about 2 of 100 true findings of 3%, a third about 3.
-const SHARE_FEW: f64 = 0.25;
-const SHARE_MANY: f64 = 0.5;
+/// Three runs an arm, back to back, know their slope badly: with the noise of vLLM PR 59733 no test can find a
+/// true 3% in 90 of 100 tries and take a drift for it in fewer than 12 of 100 (docs/compare.md). There the level
+/// is as strict as that power allows; from four an arm on it bounds false alarms whatever the drift.
+const LEVEL_FEW: f64 = 0.25;
+const LEVEL_MANY: f64 = 0.045;
 const MANY_RUNS: usize = 8;
+
+/// What a drift must leave of the difference besides, where the level is that lax: keeps drifts out that are far
+/// stronger than the noise.
+const SHARE_FEW: f64 = 0.25;
+
+/// Seeds that differ much make slopes by chance: among pairs in unknown order only a slope less likely than this
+/// is looked at.
+const SLOPE_LEVEL_PAIRED: f64 = 0.1;
 
 /// Fits one slope to both arms; `None` where too few runs have a place in the order.
 ///
-/// `either_sign` is for the paired test, which sees a drift between the two runs of a pair whichever came
-/// first.
-pub fn fit(a: &[Observation], b: &[Observation], effect: f64, either_sign: bool) -> Option<Drift> {
+/// `within_variance` is the sampling variance of a run's figure within the run. `either_sign` is for the paired
+/// test, which sees a drift between the two runs of a pair whichever came first.
+pub fn fit(
+    a: &[Observation],
+    b: &[Observation],
+    effect: f64,
+    within_variance: f64,
+    either_sign: bool,
+) -> Option<Drift> {
     let all_known = a.iter().chain(b).all(|run| run.order.is_some());
     let places = |arm: &[Observation]| -> Option<Vec<f64>> {
         arm.iter()
@@ -54,24 +65,29 @@ pub fn fit(a: &[Observation], b: &[Observation], effect: f64, either_sign: bool)
     let slope_a = sums(&places_a, a);
     let slope_b = sums(&places_b, b);
     let spread = slope_a.spread + slope_b.spread;
-    let df = f64_from(a.len() + b.len()) - 3.0;
+    let (count_a, count_b) = (f64_from(a.len()), f64_from(b.len()));
+    let df = count_a + count_b - 3.0;
     if spread <= 0.0 || df < 1.0 || effect == 0.0 {
         return None;
     }
     let slope = (slope_a.product + slope_b.product) / spread;
-    let rest = (slope_a.squares + slope_b.squares - slope * slope * spread).max(0.0) / df;
-    let p_value = t_two_sided(slope / (rest / spread).sqrt(), df);
-    let runs_apart =
-        if all_known { slope_b.middle - slope_a.middle } else { f64_from(a.len() + b.len()) / 2.0 };
+    let rest = (slope_a.squares + slope_b.squares - slope * slope * spread).max(0.0);
+    let p_value = t_two_sided(slope / (rest / df / spread).sqrt(), df);
+    let runs_apart = if all_known { slope_b.middle - slope_a.middle } else { (count_a + count_b) / 2.0 };
+    let unsure_of_sign = either_sign && !all_known;
     let mut explained = slope * runs_apart / effect;
-    let mut level = SLOPE_LEVEL;
-    if either_sign && !all_known {
+    if unsure_of_sign {
         explained = explained.abs();
-        level = SLOPE_LEVEL_PAIRED;
     }
     let share_left = 1.0 - explained;
-    let wanted = if a.len() + b.len() < MANY_RUNS { SHARE_FEW } else { SHARE_MANY };
-    let explains = slope != 0.0 && p_value < level && share_left < wanted;
+    let noise = Noise::moderated(rest, df, within_variance);
+    let error = noise.sd * (1.0 / count_a + 1.0 / count_b + runs_apart * runs_apart / spread).sqrt();
+    let (level, share) =
+        if a.len() + b.len() < MANY_RUNS { (LEVEL_FEW, SHARE_FEW) } else { (LEVEL_MANY, 0.0) };
+    let left = share_left * effect.abs();
+    let clear = left > t_quantile(2.0 * level, noise.df) * error && share_left >= share;
+    let looked_at = !unsure_of_sign || p_value < SLOPE_LEVEL_PAIRED;
+    let explains = looked_at && !clear;
     Some(Drift { slope_per_run: slope, p_value, runs_apart, order_known: all_known, share_left, explains })
 }
 

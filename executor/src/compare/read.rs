@@ -7,6 +7,7 @@ mod aiperf;
 mod fields;
 mod guidellm;
 mod inferencex;
+mod journal;
 mod lm_eval;
 mod table;
 mod text;
@@ -15,6 +16,7 @@ mod vllm;
 use serde_json::Value;
 
 use super::run::Run;
+use crate::load::journal::Kept;
 
 /// Why a result file cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -101,7 +103,13 @@ pub enum ReadError {
 /// Where the text belongs to no known tool or holds a figure that cannot be compared.
 pub fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
     let text = text.trim_start_matches('\u{feff}');
-    let runs = if text::looks_like_json(text) { read_json(file, text)? } else { table::read(file, text)? };
+    let runs = if Kept::is_journal(text) {
+        vec![journal::read(file, text)?]
+    } else if text::looks_like_json(text) {
+        read_json(file, text)?
+    } else {
+        table::read(file, text)?
+    };
     if runs.is_empty() {
         return Err(ReadError::NoFigures { file: file.to_owned() });
     }

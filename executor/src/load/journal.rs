@@ -100,7 +100,21 @@ impl Kept {
         let mut text = Vec::new();
         let file_error = |source| JournalError::File { path: path.to_owned(), source };
         File::open(path).and_then(|mut file| file.read_to_end(&mut text)).map_err(file_error)?;
-        let whole = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
+        Self::parse(path, &text)
+    }
+
+    /// Whether a file's text is a journal.
+    pub fn is_journal(text: &str) -> bool {
+        let first = text.lines().next().unwrap_or("");
+        serde_json::from_str(first).is_ok_and(|line| matches!(line, Line::Header { .. }))
+    }
+
+    /// Reads a journal's text; `path` is for what errors say.
+    ///
+    /// # Errors
+    /// When a line other than a torn last one is not understood.
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, JournalError> {
+        let whole = memchr::memrchr(b'\n', text).map_or(0, |at| at + 1);
         let mut kept = Self {
             settings: Value::Null,
             parts: Vec::new(),

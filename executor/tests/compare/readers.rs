@@ -48,6 +48,39 @@ fn vllm_summary_and_k3plan() {
 }
 
 #[test]
+fn a_journal_is_the_run_it_belongs_to() {
+    let record = |index: u32, ttft: f64| {
+        json!({ "line": "request", "part": 0, "record": { "index": index, "start": 0.1, "queue": 0.0, "lag": 0.0,
+            "connect": null, "ttft": ttft, "latency": ttft + 0.04, "itl": [0.02, 0.02], "prompt_tokens": 8,
+            "output_tokens": 3, "counted_by": "usage" } })
+    };
+    let lines = [
+        json!({ "line": "header", "schema": "k3plan.journal/1", "settings": { "seed": 4, "model": "m",
+            "max_concurrency": 2, "num_prompts": 3, "request_rate": "inf" } }),
+        json!({ "line": "part", "part": 0, "started_at": 1_760_000_000.5 }),
+        record(0, 0.1),
+        record(1, 0.3),
+    ];
+    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    // The line that was being written when the run was killed.
+    text.push_str("{\"line\": \"request\", \"par");
+    let runs = read("r.json.journal", &text).unwrap();
+    let run = &runs[0];
+    assert_eq!((runs.len(), run.tool, run.seed, run.failed), (1, Tool::K3plan, Some(4), Some(0)));
+    assert_eq!(run.labels["concurrency"], "2");
+    assert!(run.remarks[0].contains("2 of 3 requests"), "{:?}", run.remarks);
+    near(figure(run, "median_ttft_ms"), 200.0);
+    near(figure(run, "median_tpot_ms"), 20.0);
+    near(figure(run, "median_e2el_ms"), 240.0);
+    near(figure(run, "output_throughput"), 6.0 / 0.44);
+    let mut result = vllm();
+    result["k3plan"] = json!({ "started_at": 1_760_000_000.5 });
+    assert_eq!(one(&result).time, run.time, "in one order with results");
+    let broken = text.replacen("\"part\":0,\"started_at\"", "\"part\":\"x\",\"started_at\"", 1);
+    assert!(matches!(read("r.json.journal", &broken), Err(ReadError::Row { line: 2, .. })));
+}
+
+#[test]
 fn vllm_details_give_what_the_summary_lacks() {
     let run = one(&json!({
         "completed": 2, "failed": 1, "output_throughput": 10.0, "ttfts": [0.1, 0.0, 0.2],

@@ -178,7 +178,10 @@ async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -
             stream.write_all(plain(200, &answer).as_bytes()).await?;
             continue;
         }
-        let body: Value = serde_json::from_slice(&body).unwrap();
+        let Ok(body) = serde_json::from_slice::<Value>(&body) else {
+            stream.write_all(plain(400, "no JSON").as_bytes()).await?;
+            continue;
+        };
         let model = body["model"].as_str().unwrap_or("").to_owned();
         let limit = body.get("max_tokens").or(body.get("max_completion_tokens"));
         let tokens = limit.and_then(Value::as_u64).unwrap_or(16);

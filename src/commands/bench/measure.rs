@@ -11,13 +11,13 @@ use executor::load::secret::Secret;
 use executor::load::summary::Summary;
 use executor::load::target::Target;
 use executor::load::tls::Trust;
-use executor::server::group_log::GroupLog;
 use executor::server::machine::Machine;
 use executor::server::probe::{Probe, ServerFacts};
 use serde_json::{Value, json};
 
 use super::load_args::LoadArgs;
 use super::result::Measured;
+use super::server_log;
 use super::table::Live;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -169,8 +169,8 @@ impl Measurement<'_> {
 }
 
 fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut Vec<String>) -> Value {
-    let groups = log.and_then(|path| match std::fs::read(path) {
-        Ok(text) => Some(GroupLog::read(&String::from_utf8_lossy(&text))),
+    let log = log.and_then(|path| match std::fs::read(path) {
+        Ok(text) => Some(planner::import::log::read(&text)),
         Err(error) => {
             notes.push(format!("the server's log `{}` could not be read: {error}", path.display()));
             None
@@ -182,7 +182,8 @@ fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut 
         "models": facts.models,
         "root": facts.root,
         "max_model_len": facts.max_model_len,
-        "kv_cache": groups,
+        "kv_cache": log.as_ref().map(server_log::kv_cache),
+        "flags": log.as_ref().map(server_log::flags),
     })
 }
 

@@ -1,6 +1,7 @@
 //! `k3plan bench run`: an experiment over several ways to serve one model.
 
 mod experiment;
+mod planned;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use executor::load::secret::Secret;
 use executor::load::target::Target;
 use executor::load::tls::Trust;
-use executor::server::group_log::GroupLog;
 use executor::server::probe::Probe;
 use executor::server::process::ServerProcess;
 
@@ -149,19 +149,7 @@ impl Session<'_> {
         }
         let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
         self.wait_until_healthy(arm, &probe, process.as_mut())?;
-        if let Some(expected) = arm.expected_groups {
-            let log = process.as_ref().map(|process| process.log().to_owned()).or_else(|| arm.log.clone());
-            let text = log.as_deref().map(std::fs::read).and_then(Result::ok).unwrap_or_default();
-            let found = GroupLog::read(&String::from_utf8_lossy(&text));
-            if found.groups != Some(expected) {
-                let have = found.groups.map_or("does not tell its groups".to_owned(), |count| {
-                    format!("has {count} KV cache groups (block sizes {:?})", found.group_block_sizes)
-                });
-                return Err(Failure::new(format!("the arm `{}` is not what the experiment says", arm.name))
-                    .caused_by(format!("its server {have} where {expected} are expected"))
-                    .hint("see what decides it with `k3plan explain`, or correct `expected_groups`"));
-            }
-        }
+        planned::check(arm, process.as_ref().map(ServerProcess::log).or(arm.log.as_deref()))?;
         Ok(Up { target, process })
     }
 
@@ -322,6 +310,9 @@ fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'
         let groups =
             arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));
         writeln!(terminal.out, "{}  {}{groups}", arm.name, arm.address())?;
+        if let Some(plan) = &arm.plan {
+            writeln!(terminal.out, "    planned as by k3plan plan {}", plan.join(" "))?;
+        }
         if let Some(command) = arm.shown_command() {
             writeln!(terminal.out, "    {command}")?;
         }

@@ -64,7 +64,9 @@ fn load_folder(path: &Path) -> Result<Vec<Run>, Failure> {
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
         let extension = file.extension().and_then(|extension| extension.to_str());
-        if file.is_file() && matches!(extension, Some("json" | "jsonl")) {
+        // A journal beside its result is the same run; one without was killed.
+        let lone = extension == Some("journal") && !file.with_extension("").is_file();
+        if file.is_file() && (lone || matches!(extension, Some("json" | "jsonl"))) {
             files.push(file);
         }
     }
@@ -94,7 +96,7 @@ fn explain(error: ReadError) -> Failure {
                 failure.caused_by(format!("its first keys are {}", keys.join(", ")))
             };
             failure.hint(
-                "results of vllm bench serve, k3plan bench, guidellm, aiperf, InferenceX, lm-eval and CSV \
+                "results of vllm bench serve, k3plan bench (and its journals), guidellm, aiperf, InferenceX, lm-eval and CSV \
                  tables are read",
             )
         }

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{add, add_requests, label, not_positive, seed};
+use super::fields::{add, add_requests, label, not_positive, seed, time};
 use super::{ReadError, fields};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Run, Tool};
@@ -27,7 +27,9 @@ pub(super) fn read(file: &str, document: &Value) -> Result<Run, ReadError> {
     let mut run = Run::new(file, if own.is_some() { Tool::K3plan } else { Tool::Vllm });
     let nested = |key: &str| own.and_then(|own| own.get(key));
     run.seed = seed(object.get("seed")).or_else(|| seed(nested("seed")));
-    run.time = object.get("date").or_else(|| nested("date")).and_then(Value::as_str).map(str::to_owned);
+    // The date knows whole seconds only.
+    run.time = time(nested("started_at").and_then(Value::as_f64))
+        .or_else(|| object.get("date").and_then(Value::as_str).map(str::to_owned));
     run.failed = object.get("failed").and_then(Value::as_u64);
     for (name, key) in [
         ("concurrency", "max_concurrency"),

@@ -84,6 +84,8 @@ pub(super) struct Arm {
     pub(super) folder: Option<PathBuf>,
     /// How many KV cache groups the plan says.
     pub(super) expected_groups: Option<usize>,
+    /// Words of `k3plan plan` that plan this arm's model: its groups are held to the plan.
+    pub(super) plan: Option<Vec<String>>,
     /// Log of a server that is not started here.
     pub(super) log: Option<PathBuf>,
     /// What differs from the other arms.
@@ -121,7 +123,8 @@ impl Experiment {
             if arm.port.is_none() && arm.url.is_none() {
                 return wrong(format!("the arm `{}` has neither `port` nor `url`", arm.name));
             }
-            if arm.expected_groups.is_some() && arm.command.is_none() && arm.log.is_none() {
+            let expects = arm.expected_groups.is_some() || arm.plan.is_some();
+            if expects && arm.command.is_none() && arm.log.is_none() {
                 return wrong(format!(
                     "the arm `{}` expects groups but has no `log` to read them from",
                     arm.name
@@ -196,16 +199,8 @@ impl Arm {
     pub(super) fn filled_command(&self) -> Result<Option<Vec<String>>, Failure> {
         let Some(command) = &self.command else { return Ok(None) };
         let port = self.port.map_or(String::new(), |port| port.to_string());
-        let own = self.filled_environment()?;
-        let look_up = |name: &str| {
-            let found = own.iter().find(|(own, _)| own == name);
-            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
-        };
-        command
-            .iter()
-            .map(|word| self.fill(&word.replace("{port}", &port), &look_up))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        let words = command.iter().map(|word| word.replace("{port}", &port));
+        self.filled(words).map(Some)
     }
 
     /// The environment with everything filled in.
@@ -214,6 +209,22 @@ impl Arm {
         pairs
             .map(|(name, value)| Ok((name.clone(), self.fill(value, &|name| std::env::var(name).ok())?)))
             .collect()
+    }
+
+    /// The words of its plan with everything filled in.
+    pub(super) fn filled_plan(&self) -> Result<Option<Vec<String>>, Failure> {
+        let Some(plan) = &self.plan else { return Ok(None) };
+        self.filled(plan.iter().cloned()).map(Some)
+    }
+
+    /// Words with names filled in from the arm's environment, else from ours.
+    fn filled(&self, words: impl Iterator<Item = String>) -> Result<Vec<String>, Failure> {
+        let own = self.filled_environment()?;
+        let look_up = |name: &str| {
+            let found = own.iter().find(|(own, _)| own == name);
+            found.map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok())
+        };
+        words.map(|word| self.fill(&word, &look_up)).collect()
     }
 
     /// Replaces each `${NAME}`.
@@ -324,6 +335,7 @@ mod tests {
             env: [("HF_TOKEN".to_owned(), "xyz".to_owned()), ("A".to_owned(), "b".to_owned())].into(),
             folder: None,
             expected_groups: None,
+            plan: None,
             log: None,
             note: None,
         };

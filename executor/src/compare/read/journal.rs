@@ -1,0 +1,67 @@
+//! What does the journal of a `k3plan bench` run say, killed or ended?
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::ReadError;
+use super::fields::{add_requests, label, seed, time};
+use crate::compare::metric::Metric;
+use crate::compare::run::{Measured, Run, Tool};
+use crate::load::journal::{JournalError, Kept};
+
+pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
+    let kept = Kept::parse(Path::new(file), text.as_bytes()).map_err(|error| {
+        let (line, cause) = match error {
+            JournalError::Line { line, reason, .. } => (line, reason),
+            other => (1, other.to_string()),
+        };
+        ReadError::Row { file: file.to_owned(), line, cause }
+    })?;
+    let mut run = Run::new(file, Tool::K3plan);
+    let setting = |name: &str| kept.settings.get(name);
+    run.seed = seed(setting("seed"));
+    run.time = time(kept.parts.first().copied());
+    for (name, key) in [
+        ("concurrency", "max_concurrency"),
+        ("request_rate", "request_rate"),
+        ("num_prompts", "num_prompts"),
+        ("model", "model"),
+    ] {
+        label(&mut run, name, setting(key));
+    }
+    let good: Vec<_> = kept.records.iter().filter(|record| record.succeeded()).collect();
+    run.failed = u64::try_from(kept.records.len() - good.len()).ok();
+    if good.is_empty() {
+        return Err(ReadError::NothingCompleted { file: file.to_owned(), key: "completed".to_owned() });
+    }
+    let planned = setting("num_prompts").and_then(Value::as_u64).unwrap_or(0);
+    if planned > kept.records.len() as u64 {
+        run.remarks.push(format!(
+            "the journal holds {} of {planned} requests: the run did not come to its end",
+            kept.records.len()
+        ));
+    }
+    let milliseconds = |seconds: f64| seconds * 1e3;
+    add_requests(
+        &mut run,
+        "ttft_ms",
+        good.iter().filter_map(|record| record.ttft).map(milliseconds).collect(),
+    );
+    add_requests(&mut run, "tpot_ms", good.iter().filter_map(|r| r.tpot()).map(milliseconds).collect());
+    add_requests(&mut run, "e2el_ms", good.iter().map(|record| milliseconds(record.latency)).collect());
+    let gaps = good.iter().flat_map(|record| &record.itl).map(|gap| milliseconds(f64::from(*gap)));
+    add_requests(&mut run, "itl_ms", gaps.collect());
+    // ITLs of one request hang together, so their median has no error of its own here.
+    if let Some(median) = Metric::named("median_itl_ms").and_then(|metric| run.figures.get_mut(&metric)) {
+        median.standard_error = None;
+    }
+    let tokens: u64 = good.iter().map(|record| record.output_tokens).sum();
+    for (name, count) in [("output_throughput", tokens as f64), ("request_throughput", good.len() as f64)] {
+        let rate = count / kept.duration;
+        if let Some(metric) = Metric::named(name).filter(|_| rate.is_finite() && rate > 0.0) {
+            run.figures.insert(metric, Measured { value: rate, standard_error: None });
+        }
+    }
+    Ok(run)
+}

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Do `vllm bench serve` and `k3plan bench serve` measure the same on a real server?
+
+bench-side-by-side.py --vllm PYTHON [--k3plan target/release/k3plan] [--pairs 40] [--max-concurrency 1 4] [--keep DIR]
+
+One tiny model (tests/live/tiny.py) is served on the CPU, or --url names a server that is up (then --tokenizer too).
+Both clients send the same load in turn, which of them first changes from pair to pair, each pair with a seed of its
+own so that no prompt is in the cache. Printed are the medians over pairs, their difference, that difference's
+standard error, and the noise: how far one client's own runs lie apart (standard deviation). Exit 1 when TTFT, TPOT or
+ITL differ by more than --within percent, token counts differ or a request failed. Then vLLM's own readers take k3plan's results: its sweep plots, the records of its
+benchmark dashboard and its timeline (drawn where seaborn and plotly are installed).
+
+A run is short and there are many, so that the machine's slow changes meet both alike; vLLM's client is one process
+that calls its command line's own `main` once a run, since loading it takes longer than a run.
+
+vLLM pins the engine to the first cores it may use, less one that it leaves to the API server. Clients are kept to
+the last core (--client-cpus), away from the engine, so that a client's own appetite does not slow what it measures.
+On a shared machine run all of it under `chrt -r 5`, or the neighbours are what is measured.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+p.add_argument("--vllm", required=True, help="Python of an environment with vLLM")
+p.add_argument("--k3plan", default=str(ROOT / "target/release/k3plan"))
+p.add_argument("--url", help="a server that is up, instead of starting one")
+p.add_argument("--model", default="tiny", help="name that the server knows the model by")
+p.add_argument("--tokenizer", help="folder with the tokenizer, with --url")
+p.add_argument("--layers", type=int, default=24)
+p.add_argument("--port", type=int, default=8321)
+p.add_argument("--pairs", type=int, default=40)
+p.add_argument("--max-concurrency", type=int, nargs="+", default=[1, 4], help="loads, each compared by itself")
+p.add_argument("--waves", type=int, default=4, help="prompts of a run, in multiples of its concurrency")
+p.add_argument("--input-len", type=int, default=128)
+p.add_argument("--output-len", type=int, default=64)
+p.add_argument("--first-seed", type=int, default=1)
+p.add_argument("--client-cpus", default=str(max(os.sched_getaffinity(0))), help="'' for all")
+p.add_argument("--within", type=float, default=3.0, metavar="PERCENT")
+p.add_argument("--keep", help="folder for the results")
+a = p.parse_args()
+
+FIGURES = ["median_ttft_ms", "median_tpot_ms", "median_itl_ms"]
+work = pathlib.Path(a.keep or tempfile.mkdtemp())
+work.mkdir(parents=True, exist_ok=True)
+env = dict(os.environ, HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_CPU_KVCACHE_SPACE="1")
+
+
+def serve():
+    made = [a.vllm, str(ROOT / "tests/live/tiny.py"), str(work / "model"), "--layers", str(a.layers)]
+    subprocess.run(made, check=True, capture_output=True)
+    command = [a.vllm, "-m", "vllm.entrypoints.openai.api_server", "--host=127.0.0.1", f"--port={a.port}",
+               f"--model={work / 'model'}", f"--served-model-name={a.model}", "--load-format=dummy",
+               "--max-model-len=4096", "--max-num-seqs=16", "--enforce-eager"]
+    with open(work / "server.log", "w") as log:
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
+    for _ in range(240):
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=2)
+            return server
+        except OSError:
+            if server.poll() is not None:
+                sys.exit(f"the server ended: see {work / 'server.log'}")
+            time.sleep(1)
+    os.killpg(server.pid, signal.SIGTERM)
+    sys.exit("the server did not answer within 240 s")
+
+
+# Answers a line of arguments with a line that says whether the run came to its end.
+DRIVER = """
+import contextlib, json, os, sys, traceback
+from vllm.benchmarks.serve import add_cli_args, main
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in sys.stdin:
+    parser = FlexibleArgumentParser()
+    add_cli_args(parser)
+    try:
+        main(parser.parse_args(json.loads(line)))
+        print("done", file=answers, flush=True)
+    except BaseException:
+        traceback.print_exc()
+        print("failed", file=answers, flush=True)
+"""
+
+
+def pinned(command):
+    on = ["taskset", "-c", a.client_cpus] if a.client_cpus and shutil.which("taskset") else []
+    return on + [str(word) for word in command]
+
+
+def client(name, concurrency, seed, tag):
+    """One run: the result as it lies in the file."""
+    load = ["--model", a.model, "--random-input-len", a.input_len, "--random-output-len", a.output_len,
+            "--num-prompts", a.waves * concurrency, "--max-concurrency", concurrency, "--ignore-eos",
+            "--temperature", 0, "--seed", seed]
+    if name == "vllm":
+        words = ["--backend", "openai", "--base-url", url, "--tokenizer", tokenizer, "--dataset-name", "random",
+                 "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--disable-tqdm",
+                 "--result-dir", work, "--result-filename", f"vllm-{tag}.json"]
+        driver.stdin.write(json.dumps([str(word) for word in words + load]) + "\n")
+        driver.stdin.flush()
+        if driver.stdout.readline().strip() != "done":
+            sys.exit(f"vllm bench serve failed: see {work / 'vllm.log'}")
+    else:
+        command = [a.k3plan, "bench", "serve", "--url", url, "--output", work / f"k3plan-{tag}.json", *load]
+        done = subprocess.run(pinned(command), env=env, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"k3plan ended with {done.returncode}: {done.stderr[-2000:]}")
+    return json.loads((work / f"{name}-{tag}.json").read_text())
+
+
+def spread(values):
+    """Standard deviation of a client's runs, in percent of their mean."""
+    return statistics.stdev(values) / statistics.mean(values) * 100 if len(values) > 1 else float("nan")
+
+
+def compare(concurrency):
+    """The table of one load; whether all of it holds."""
+    theirs, ours = (runs[concurrency, name] for name in CLIENTS)
+    good = True
+    print(f"\nconcurrency {concurrency}, {len(ours)} pairs of {a.waves * concurrency} requests, "
+          f"{a.input_len} tokens in and {a.output_len} out")
+    print(f"{'':<16} {'vllm':>9} {'k3plan':>9} {'differ':>8} {'error':>7} {'noise vllm':>11} {'noise k3plan':>13}")
+    for figure in FIGURES + ["median_e2el_ms"]:
+        x, y = ([run[figure] for run in each] for each in (theirs, ours))
+        off = statistics.median(y) / statistics.median(x) * 100 - 100
+        # Medians scatter 1.25 times as much as means; noise that a pair shares is in neither.
+        error = 1.25 * spread([b / a for a, b in zip(x, y)]) / len(x) ** 0.5
+        held = figure not in FIGURES or abs(off) <= a.within
+        good &= held
+        print(f"{figure:<16} {statistics.median(x):>9.3f} {statistics.median(y):>9.3f} {off:>+7.2f}% {error:>6.2f}% "
+              f"{spread(x):>10.2f}% {spread(y):>12.2f}%{'' if held else '  TOO FAR'}")
+    requests = a.waves * concurrency
+    keys = ["completed", "failed", "total_input_tokens", "total_output_tokens"]
+    counts = [{tuple(run[key] for key in keys) for run in each} for each in (theirs, ours)]
+    good &= counts == [{(requests, 0, requests * a.input_len, requests * a.output_len)}] * 2
+    print(f"completed, failed, tokens in and out of every run: vllm {counts[0]}, k3plan {counts[1]}")
+    return good
+
+
+def read_by_vllm():
+    """What vLLM makes of k3plan's files: one line a reader."""
+    sweep = work / "sweep"
+    sweep.mkdir(exist_ok=True)
+    (sweep / "summary.json").write_text(json.dumps([run for each in runs.values() for run in each]))
+    found = subprocess.run([a.vllm, "-c", "import matplotlib, seaborn"], capture_output=True).returncode == 0
+    plot = [a.vllm, "-m", "vllm.entrypoints.cli.main", "bench", "sweep", "plot", str(sweep), "--var-x",
+            "total_token_throughput", "--var-y", "median_ttft_ms", "--curve-by", "backend,max_concurrency"]
+    done = subprocess.run(plot + ([] if found else ["--dry-run"]), env=env, capture_output=True, text=True)
+    figures = len(list(sweep.glob("*.png")))
+    drawn = f"{figures} figure drawn" if found else "dry run, seaborn is not installed"
+    print(f"vllm bench sweep plot: exit {done.returncode}, {drawn}")
+    if done.returncode:
+        print(done.stderr[-1500:])
+    code = """
+import argparse, json, pathlib, sys
+from vllm.benchmarks.serve import save_to_pytorch_benchmark_format
+from vllm.benchmarks.plot import construct_timeline_data, generate_timeline_plot
+path = pathlib.Path(sys.argv[1])
+result = json.loads(path.read_text())
+empty = argparse.Namespace(model=result["model_id"], compilation_config=None, optimization_level=None)
+save_to_pytorch_benchmark_format(empty, result, str(path))
+records = json.loads(path.with_suffix(".pytorch.json").read_text())
+print(f"dashboard: {len(records)} records")
+keys = dict(start_time="start_times", ttft="ttfts", itl="itls", latency="latencies", prompt_len="input_lens",
+            output_tokens="output_lens")
+requests = [{key: result[name][i] for key, name in keys.items()} for i in range(result["num_prompts"])]
+print("timeline:", len(construct_timeline_data(requests, [0.025, 0.05], ["a", "b", "c"])), "segments")
+try:
+    import plotly
+except ImportError:
+    sys.exit()
+page = path.with_suffix(".html")
+generate_timeline_plot(requests, page)
+"""
+    last = work / f"k3plan-{a.max_concurrency[-1]}-{a.pairs - 1}.json"
+    again = subprocess.run([a.vllm, "-c", code, str(last)], env=dict(env, SAVE_TO_PYTORCH_BENCHMARK_FORMAT="1"),
+                           capture_output=True, text=True)
+    print(again.stdout.strip() or again.stderr[-1500:])
+    return done.returncode == 0 and again.returncode == 0
+
+
+url = a.url or f"http://127.0.0.1:{a.port}"
+server = None if a.url else serve()
+tokenizer = a.tokenizer or str(work / "model")
+CLIENTS = ["vllm", "k3plan"]
+runs = {(concurrency, name): [] for concurrency in a.max_concurrency for name in CLIENTS}
+log = open(work / "vllm.log", "w")
+driver = subprocess.Popen(pinned([a.vllm, "-c", DRIVER]), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=log, text=True)
+try:
+    for concurrency, name in runs:
+        client(name, concurrency, 0, f"{concurrency}-warm")
+    for pair in range(a.pairs):
+        for concurrency in a.max_concurrency:
+            for name in CLIENTS[:: 1 if pair % 2 == 0 else -1]:
+                run = client(name, concurrency, a.first_seed + pair, f"{concurrency}-{pair}")
+                runs[concurrency, name].append(run)
+                print(f"pair {pair}, concurrency {concurrency}, {name}: TTFT, TPOT, ITL ms "
+                      + " ".join(f"{run[figure]:.3f}" for figure in FIGURES), flush=True)
+finally:
+    driver.stdin.close()
+    driver.wait()
+    if server:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+good = all([compare(concurrency) for concurrency in a.max_concurrency])
+first = [runs[a.max_concurrency[0], name][0] for name in CLIENTS]
+missing = sorted(set(first[0]) - set(first[1]))
+good &= not missing
+print("\nkeys of vLLM that k3plan's file lacks:", missing or "none")
+good &= read_by_vllm()
+sys.exit(0 if good else 1)
