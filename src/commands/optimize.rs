@@ -25,7 +25,7 @@ use rig::{Coming, Question};
 ///
 /// Looks at tensor and expert parallelism, max-num-seqs, max-num-batched-tokens, block and group size, each by itself
 /// and together. Today's settings are vLLM's defaults for the device unless `--today-*` says otherwise. Without an SLO,
-/// users must not wait longer than today. Exit code 1 if nothing serves the load.
+/// no answer may end later than today, and neither TPOT nor TTFT be 5% worse. Exit code 1 if nothing serves the load.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE", conflicts_with = "concurrency", requires = "slo")]
     rate: Option<String>,
 
-    /// What is promised of the means, such as `ttft<2s,tpot<15ms` [default: no worse than today].
+    /// What is promised of the means, such as `ttft<2s,tpot<15ms` [default: answers end no later than today].
     #[arg(long, value_name = "BOUNDS")]
     slo: Option<String>,
 

@@ -9,6 +9,7 @@ use crate::predict::layouts::Nothing;
 use crate::predict::running::NoRoom;
 use crate::render::number::thousands;
 use crate::render::table::{Side, Table};
+use crate::render::words::wrap;
 use crate::terminal::{Style, Terminal};
 
 /// What was asked.
@@ -72,10 +73,10 @@ pub(super) fn text(
     nothing(answers, terminal)?;
     for Known { platform, file, .. } in *known {
         if let (Some(tpot), Some(ttft)) = (file.errors.tpot, file.errors.ttft) {
-            let where_ = if known.len() > 1 { format!("{platform}: ") } else { String::new() };
+            let on = if known.len() > 1 { format!("{platform}: ") } else { String::new() };
             writeln!(
                 terminal.out,
-                "{where_}nine predictions in ten are within {:.0}% (TPOT) and {:.0}% (TTFT) of the measured time",
+                "{on}nine predictions in ten are within {:.0}% (TPOT) and {:.0}% (TTFT) of the measured time",
                 (tpot.p90.exp() - 1.0) * 100.0,
                 (ttft.p90.exp() - 1.0) * 100.0
             )?;
@@ -140,32 +141,27 @@ fn table(answers: &[Answer<'_>]) -> Table {
 
 /// Writes what carries nothing, a line a device: `h100 carries nothing with tp1, tp2: memory: ...`.
 fn nothing(answers: &[Answer<'_>], terminal: &mut Terminal<'_>) -> io::Result<()> {
-    // The reason of the smallest layout stands for those that fail for the same kind of reason.
+    // The reason of the largest layout, which comes nearest, stands for those that fail for the same kind of reason.
     let mut lines: Vec<(&str, &'static str, String, Vec<String>)> = Vec::new();
     for answer in answers {
         let Err(nothing) = &answer.carried else { continue };
-        let (hardware, kind) = (answer.way.hardware.name.as_str(), kind(nothing));
-        match lines.iter_mut().find(|(own, other, ..)| *own == hardware && *other == kind) {
-            Some((_, _, _, layouts)) => {
-                let layout = layout(answer);
-                if !layouts.contains(&layout) {
-                    layouts.push(layout);
-                }
+        let (hardware, kind, own) = (answer.way.hardware.name.as_str(), kind(nothing), layout(answer));
+        match lines.iter_mut().find(|(name, other, ..)| *name == hardware && *other == kind) {
+            Some((_, _, said, layouts)) if !layouts.contains(&own) => {
+                *said = reason(nothing);
+                layouts.push(own);
             }
-            None => lines.push((hardware, kind, reason(nothing), vec![layout(answer)])),
+            Some(_) => {}
+            None => lines.push((hardware, kind, reason(nothing), vec![own])),
         }
     }
     for (hardware, _, reason, layouts) in lines {
-        let first = if layouts.len() > 1 {
-            format!(" ({})", layouts.first().map_or("", String::as_str))
-        } else {
-            String::new()
+        let last = match layouts.as_slice() {
+            [_, .., last] => format!(" ({last})"),
+            _ => String::new(),
         };
-        writeln!(
-            terminal.out,
-            "{hardware} carries nothing with {}: {reason}{first}",
-            layouts.join(", ")
-        )?;
+        let text = format!("{hardware} carries nothing with {}: {reason}{last}", layouts.join(", "));
+        writeln!(terminal.out, "{}", wrap(&text, 2))?;
     }
     Ok(())
 }

@@ -30,7 +30,8 @@ fn within_error(file: &CalibrationFile, gain: f64) -> Option<bool> {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:+.1}%", share * 100.0)
+    let text = format!("{:+.1}%", share * 100.0);
+    if matches!(text.as_str(), "+0.0%" | "-0.0%") { "0.0%".to_owned() } else { text }
 }
 
 /// Writes the answer for people.
@@ -52,7 +53,7 @@ pub(super) fn text(
         question.hardware.name,
         thousands(u64::from(question.input)),
         thousands(u64::from(question.output)),
-        asked.slo.unwrap_or("TPOT and TTFT no worse than today"),
+        asked.slo.unwrap_or("answers no later than today"),
     )?;
     let mut table = Table::new(vec![
         ("", Side::Left),
@@ -81,7 +82,7 @@ pub(super) fn text(
             row(&mut table, answer, &single.choice.words(setting), single);
         }
     }
-    if let Some(best) = &answer.best {
+    if let Some(best) = answer.best.as_ref().filter(|best| best.choice != answer.today.choice) {
         row(&mut table, answer, "best together", best);
     }
     if let Some(best) = &answer.with_rule {
@@ -95,6 +96,7 @@ pub(super) fn text(
         return Ok(());
     };
     conclusion(asked, answer, best, terminal)?;
+    stalls(answer, best, terminal)?;
     if let Some(best) = &answer.with_rule {
         let rule = rule_name(best.choice.rule);
         writeln!(
@@ -152,6 +154,29 @@ fn conclusion(
     }
 }
 
+/// Says what shortens the longest step and costs nothing.
+fn stalls(answer: &Answer, best: &Tried, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let steps = |tried: &Tried| tried.outcome.as_ref().map_or(f64::MAX, |outcome| outcome.longest_step);
+    let shorter = answer
+        .singles
+        .iter()
+        .filter(|(setting, single)| {
+            *setting == Setting::MaxNumBatchedTokens
+                && single.stalls_less(&answer.today)
+                && steps(single) < steps(best)
+        })
+        .map(|(_, single)| single)
+        .min_by(|a, b| steps(a).total_cmp(&steps(b)));
+    let Some(shorter) = shorter else { return Ok(()) };
+    writeln!(
+        terminal.out,
+        "{} serves as many, and no step is longer than {:.0} ms in place of {:.0} ms: answers stall less while prompts are computed",
+        shorter.choice.words(Setting::MaxNumBatchedTokens),
+        steps(shorter) * 1e3,
+        steps(&answer.today) * 1e3
+    )
+}
+
 /// A choice in words.
 fn described(choice: &Choice) -> String {
     let mut words = choice.flags();
@@ -175,7 +200,7 @@ fn row(table: &mut Table, answer: &Answer, name: &str, tried: &Tried) {
     let estimate = &outcome.estimate;
     let note = match (outcome.broken, tried.kept) {
         (Some(bound), _) => format!("breaks {}", bound.name()),
-        (None, false) => "users wait longer".to_owned(),
+        (None, false) => "answers come later".to_owned(),
         (None, true) => String::new(),
     };
     let is_today = std::ptr::eq(tried, &raw const answer.today);

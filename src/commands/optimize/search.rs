@@ -43,13 +43,24 @@ pub(super) struct Answer {
 /// Outcomes this much worse than the best are as good, if they change less.
 const AS_GOOD: f64 = 0.01;
 
-/// What is kept without an SLO: today's times, but for rounding.
-const NO_WORSE: f64 = 1.001;
+/// What is kept without an SLO: answers end no later than today, but for rounding.
+const NO_LATER: f64 = 1.001;
+
+/// Neither of the two times may make up for the other by more than this.
+const LITTLE_WORSE: f64 = 1.05;
 
 impl Tried {
     /// Output tokens a second and device of what runs.
     pub(super) fn per_device(&self) -> Option<f64> {
         self.outcome.as_ref().ok().map(|outcome| outcome.per_device)
+    }
+
+    /// Whether it serves as many as `today`, and its longest step is much shorter.
+    pub(super) fn stalls_less(&self, today: &Self) -> bool {
+        let (Ok(own), Ok(other)) = (&self.outcome, &today.outcome) else { return false };
+        self.kept
+            && own.per_device >= other.per_device * (1.0 - AS_GOOD)
+            && own.longest_step < 0.7 * other.longest_step
     }
 
     fn score(&self) -> Option<f64> {
@@ -101,8 +112,11 @@ pub(super) fn search(question: &Question<'_>, space: &Space, today: Choice) -> R
     let mut now = search.tried(today)?;
     if let (None, Ok(outcome)) = (question.slo, &now.outcome) {
         let estimate = &outcome.estimate;
-        search.bounds =
-            Slo { ttft: Some(estimate.ttft * NO_WORSE), tpot: Some(estimate.tpot * NO_WORSE), e2e: None };
+        search.bounds = Slo {
+            ttft: Some(estimate.ttft * LITTLE_WORSE),
+            tpot: Some(estimate.tpot * LITTLE_WORSE),
+            e2e: Some(estimate.e2e * NO_LATER),
+        };
         now.kept = true;
     }
     let axes = axes(&mut search.rig, space, &today);
