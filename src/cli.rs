@@ -42,6 +42,7 @@ enum Command {
     Predict(commands::predict::Args),
     Calibrate(commands::calibrate::Args),
     Capacity(commands::capacity::Args),
+    Optimize(Box<commands::optimize::Args>),
 }
 
 /// Runs the command line and gives the exit code; a closed pipe on standard output is fine.
@@ -116,6 +117,7 @@ fn dispatch(command: &Command, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Command::Predict(args) => commands::predict::run(args, terminal),
         Command::Calibrate(args) => commands::calibrate::run(args, terminal),
         Command::Capacity(args) => commands::capacity::run(args, terminal),
+        Command::Optimize(args) => commands::optimize::run(args, terminal),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod explain;
 pub(crate) mod fit;
 pub(crate) mod import;
 pub(crate) mod import_log;
+pub(crate) mod optimize;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod schema;

@@ -1,6 +1,7 @@
 //! One module a subcommand.
 
 mod bench;
+mod capacity;
 mod check;
 mod compare;
 mod device;
@@ -8,6 +9,7 @@ mod diff;
 mod explain;
 mod fit;
 mod import_log;
+mod optimize;
 mod plan;
 mod predict;
 mod scenario;

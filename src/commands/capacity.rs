@@ -2,12 +2,13 @@
 
 mod report;
 
+use simulator::cost::calibrate::Calibration;
 use simulator::cost::{Hardware, known_hardware};
 
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::predict::calibration::CalibrationFile;
+use crate::predict::calibration::{CalibrationFile, Off};
 use crate::predict::layouts::{Carried, Demand, Nothing, Rooms, Way};
 use crate::predict::models;
 use crate::predict::precision;
@@ -67,17 +68,21 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     hardware: Vec<String>,
 
-    /// Tensor parallel ranks to look at.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_name = "N")]
+    /// Tensor parallel ranks of a replica to look at.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tp: Vec<u32>,
 
     /// `--max-num-batched-tokens` to look at.
-    #[arg(long, value_delimiter = ',', default_value = "8192", value_name = "TOKENS")]
+    #[arg(long, value_delimiter = ',', default_value = "8192", value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     max_num_batched_tokens: Vec<u32>,
 
     /// `--max-num-seqs` of a replica.
-    #[arg(long, default_value_t = 1024, value_name = "N")]
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_num_seqs: u32,
+
+    /// Devices that there are at most: ways that need more count as no answer.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_devices: Option<u64>,
 
     /// Keep the SLO also at the worse end of the 90% intervals.
     #[arg(long)]
@@ -119,12 +124,12 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Failure::new(format!("failed to read `--rate {}`", args.rate))
             .hint("write requests a second, such as `20/s`")
     })?;
-    let file = CalibrationFile::read(&args.demand.calibration)?;
     let prices = prices(&args.price)?;
     let devices = devices(&args.hardware)?;
     let model = models::find(&args.demand.model)?;
-    let calibration = file.calibration()?;
-    let times = |off: Option<crate::predict::calibration::Off>| match off {
+    let known = known(&args.demand.calibration, &devices)?;
+    unpriced(&prices, &devices)?;
+    let times = |off: Option<Off>| match off {
         Some(off) if args.safe => Ok(off.p90.exp()),
         None if args.safe => {
             Err(Failure::new("failed to keep the SLO safely: the calibration has no intervals")
@@ -132,46 +137,44 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
         _ => Ok(1.0),
     };
-    let demand = Demand {
-        model: &model,
-        precision: precision::named(
-            &args.demand.precision,
-            &model.config,
-            &model.shape,
-            &args.demand.kv_cache_dtype,
-        )?,
-        kv_cache_dtype: &args.demand.kv_cache_dtype,
-        utilization: share(args.demand.utilization)?,
-        input: f64::from(args.demand.input),
-        output: f64::from(args.demand.output),
-        calibration: &calibration,
-        tpot_times: times(file.errors.tpot)?,
-        ttft_times: times(file.errors.ttft)?,
-    };
+    let precision = precision::named(
+        &args.demand.precision,
+        &model.config,
+        &model.shape,
+        &args.demand.kv_cache_dtype,
+    )?;
+    let utilization = share(args.demand.utilization)?;
     let mut rooms = Rooms::default();
     let mut answers = Vec::new();
     for hardware in devices {
-        for &tensor_parallel in &args.tp {
-            for expert_parallel in [false, true] {
-                if expert_parallel && (tensor_parallel == 1 || !model.shape.has_experts()) {
-                    continue;
-                }
-                for &chunk in &args.max_num_batched_tokens {
-                    let way = Way {
-                        hardware,
-                        tensor_parallel,
-                        expert_parallel,
-                        chunk: f64::from(chunk.max(1)),
-                        max_num_seqs: f64::from(args.max_num_seqs.max(1)),
-                    };
-                    let carried = demand.carries(&way, &slo, &mut rooms)?;
-                    let replicas =
-                        carried.as_ref().map_or(0, |carried| replicas(rate, carried.estimate.request_rate));
-                    let price =
-                        prices.iter().find(|(name, _)| *name == hardware.name).map(|(_, price)| *price);
-                    answers.push(Answer { way, carried, replicas, price, on_front: false });
-                }
+        let Some(Known { file, calibration, .. }) =
+            known.iter().find(|known| known.platform == hardware.platform)
+        else {
+            continue;
+        };
+        let demand = Demand {
+            model: &model,
+            precision,
+            kv_cache_dtype: &args.demand.kv_cache_dtype,
+            utilization,
+            input: f64::from(args.demand.input),
+            output: f64::from(args.demand.output),
+            calibration,
+            tpot_times: times(file.errors.tpot)?,
+            ttft_times: times(file.errors.ttft)?,
+        };
+        let price = prices.iter().find(|(name, _)| *name == hardware.name).map(|(_, price)| *price);
+        for way in ways(args, hardware, model.shape.has_experts()) {
+            let mut carried = demand.carries(&way, &slo, &mut rooms)?;
+            let replicas =
+                carried.as_ref().map_or(0, |carried| replicas(rate, carried.estimate.request_rate));
+            let needed = replicas.saturating_mul(u64::from(way.tensor_parallel));
+            if let Some(most) = args.max_devices
+                && needed > most
+            {
+                carried = Err(Nothing::Devices { needed, most });
             }
+            answers.push(Answer { way, carried, replicas, price, on_front: false });
         }
     }
     front(&mut answers);
@@ -180,14 +183,76 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             .partial_cmp(&(b.carried.is_err(), b.cost()))
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    let question =
-        report::Question { model: &model.name, slo: &args.slo, rate, file: &file, demand: &demand };
+    let question = report::Question {
+        model: &model.name,
+        slo: &args.slo,
+        rate,
+        input: args.demand.input,
+        output: args.demand.output,
+        known: &known,
+    };
     if args.json {
         report::json(&question, &answers, terminal)?;
     } else {
         report::text(&question, &answers, terminal)?;
     }
     Ok(if answers.iter().any(|answer| answer.carried.is_ok()) { Exit::Fine } else { Exit::CheckSaysNo })
+}
+
+/// What is known of devices of one platform.
+pub(super) struct Known {
+    pub(super) platform: String,
+    pub(super) file: CalibrationFile,
+    calibration: Calibration,
+}
+
+/// The calibration of each platform among the devices.
+fn known(name: &str, devices: &[&Hardware]) -> Result<Vec<Known>, Failure> {
+    let mut all: Vec<Known> = Vec::new();
+    for hardware in devices {
+        if !all.iter().any(|known| known.platform == hardware.platform) {
+            let file = CalibrationFile::for_platform(name, &hardware.platform)?;
+            let calibration = file.calibration()?;
+            all.push(Known { platform: hardware.platform.clone(), file, calibration });
+        }
+    }
+    Ok(all)
+}
+
+/// The ways to spread a replica over a device's kind.
+fn ways<'a>(args: &Args, hardware: &'a Hardware, experts: bool) -> Vec<Way<'a>> {
+    let mut ways = Vec::new();
+    for &tensor_parallel in &args.tp {
+        for expert_parallel in [false, true] {
+            if expert_parallel && (tensor_parallel == 1 || !experts) {
+                continue;
+            }
+            for &chunk in &args.max_num_batched_tokens {
+                ways.push(Way {
+                    hardware,
+                    tensor_parallel,
+                    expert_parallel,
+                    chunk: f64::from(chunk),
+                    max_num_seqs: f64::from(args.max_num_seqs),
+                });
+            }
+        }
+    }
+    ways
+}
+
+/// Costs are compared only where all devices have a price.
+fn unpriced(prices: &[(String, f64)], devices: &[&Hardware]) -> Result<(), Failure> {
+    let missing: Vec<&str> = devices
+        .iter()
+        .filter(|device| !prices.iter().any(|(name, _)| *name == device.name))
+        .map(|device| device.name.as_str())
+        .collect();
+    if prices.is_empty() || missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("failed to compare costs: {} have no price", missing.join(", ")))
+        .hint("give all of them with `--price`, or look at fewer devices with `--hardware`"))
 }
 
 /// Devices by name; all that have figures where none is named.

@@ -75,6 +75,11 @@ pub(crate) enum Nothing {
     Room(NoRoom),
     /// Even one request at a time breaks a bound; by how much the best is off.
     Slo(Broken, f64),
+    /// It takes more devices than there are.
+    Devices {
+        needed: u64,
+        most: u64,
+    },
 }
 
 /// Limits of running requests that several ways share.

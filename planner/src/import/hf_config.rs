@@ -43,6 +43,8 @@ pub struct Imported {
     pub model: Model,
     /// `cache_config.block_size` after alignment, tokens.
     pub block_size: u64,
+    /// The values of `--block-size` that the platform's kernels take, up to 256 tokens.
+    pub block_sizes: Vec<u64>,
     /// `cache_config.mamba_page_size_padded`, bytes.
     pub mamba_page_size_padded: Option<u64>,
     /// Layers that use another layer's cache: `(layer, whose)`.

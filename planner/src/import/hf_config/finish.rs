@@ -49,6 +49,7 @@ pub(super) fn finish(
     Ok(Imported {
         model,
         block_size: blocks.block_size,
+        block_sizes: kernels.choices(),
         mamba_page_size_padded: blocks.mamba_page_size_padded,
         shared,
         architecture: config.architecture().to_owned(),

@@ -156,6 +156,20 @@ impl Kernels {
         }
     }
 
+    /// The sizes that `--block-size` can ask for, from 16 to 256 tokens, smallest first.
+    pub(super) fn choices(&self) -> Vec<u64> {
+        const USUAL: [u64; 5] = [16, 32, 64, 128, 256];
+        let Backend { sizes, exact, .. } = self.backend;
+        let takes = |size: u64| {
+            size.is_multiple_of(self.every.max(1))
+                && sizes.iter().any(|own| if exact { *own == size } else { size.is_multiple_of((*own).max(1)) })
+        };
+        match self.forced {
+            Some(forced) => vec![forced],
+            None => USUAL.into_iter().filter(|size| takes(*size)).collect(),
+        }
+    }
+
     /// What each backend's block is a multiple of.
     pub(super) const fn every(&self) -> u64 {
         self.every
