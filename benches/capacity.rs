@@ -40,7 +40,16 @@ fn benches(c: &mut Criterion) {
         });
         group.bench_function(format!("optimize {model}"), |b| {
             b.iter(|| {
-                k3plan(&["optimize", "--model", model, "--hardware", "mi355x", "--concurrency", "64", "--json"]);
+                k3plan(&[
+                    "optimize",
+                    "--model",
+                    model,
+                    "--hardware",
+                    "mi355x",
+                    "--concurrency",
+                    "64",
+                    "--json",
+                ]);
             });
         });
     }

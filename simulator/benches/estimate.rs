@@ -26,8 +26,7 @@ fn config() -> serde_json::Value {
 fn benches(c: &mut Criterion) {
     let config = config();
     let hardware = Hardware::find("h200").expect("a shipped device");
-    let precision =
-        Precision { dense: WeightFormat::Bf16, experts: WeightFormat::Fp8Block, kv_bytes: 2.0 };
+    let precision = Precision { dense: WeightFormat::Bf16, experts: WeightFormat::Fp8Block, kv_bytes: 2.0 };
     let layout = Layout { tensor_parallel: 8, expert_parallel: true, early_fp8_experts: false };
     let factors = Factors::default();
     let shape = Shape::read(&config).expect("a whole config");

@@ -137,12 +137,8 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
         _ => Ok(1.0),
     };
-    let precision = precision::named(
-        &args.demand.precision,
-        &model.config,
-        &model.shape,
-        &args.demand.kv_cache_dtype,
-    )?;
+    let precision =
+        precision::named(&args.demand.precision, &model.config, &model.shape, &args.demand.kv_cache_dtype)?;
     let utilization = share(args.demand.utilization)?;
     let mut rooms = Rooms::default();
     let mut answers = Vec::new();

@@ -213,10 +213,8 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let mut hardware = Hardware::find(&args.hardware)
         .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?
         .clone();
-    let peaks = Peaks {
-        bandwidth: peak("--bandwidth", args.bandwidth)?,
-        flops: peak("--flops", args.flops)?,
-    };
+    let peaks =
+        Peaks { bandwidth: peak("--bandwidth", args.bandwidth)?, flops: peak("--flops", args.flops)? };
     hardware.bandwidth = hardware.bandwidth.or(peaks.bandwidth);
     hardware.bf16 = hardware.bf16.or(peaks.flops);
     let file = CalibrationFile::for_platform(&args.demand.calibration, &hardware.platform)?;

@@ -98,7 +98,9 @@ pub(crate) fn read(folder: &Path, hardware: &Hardware) -> Result<Silicon, Failur
     if silicon.derived.is_empty() {
         return Err(Failure::new(format!("failed to find vLLM's tables in `{}`", system.display()))
             .caused_by("no gemm_perf, attention or all-reduce table has enough rows")
-            .hint("give the folder of an installed aiconfigurator: `pip show -f aiconfigurator-core` names it"));
+            .hint(
+                "give the folder of an installed aiconfigurator: `pip show -f aiconfigurator-core` names it",
+            ));
     }
     Ok(silicon)
 }
@@ -222,7 +224,9 @@ fn system(folder: &Path, hardware: &Hardware) -> Result<PathBuf, Failure> {
     if own.is_some_and(|own| names().any(|name| *name == own)) && folder.is_dir() {
         return Ok(folder.to_owned());
     }
-    for inside in ["aiconfigurator_core/systems/data", "aiconfigurator/systems/data", "systems/data", "data", ""] {
+    for inside in
+        ["aiconfigurator_core/systems/data", "aiconfigurator/systems/data", "systems/data", "data", ""]
+    {
         for name in names() {
             let path = folder.join(inside).join(name);
             if path.is_dir() {
@@ -257,7 +261,9 @@ fn newest<'a>(files: &'a [PathBuf], stem: &str, of_vllm: bool) -> Option<&'a Pat
     files
         .iter()
         .filter(|path| path.file_stem().is_some_and(|own| own == stem))
-        .filter(|path| path.extension().is_some_and(|kind| ["parquet", "txt", "csv"].iter().any(|k| kind == *k)))
+        .filter(|path| {
+            path.extension().is_some_and(|kind| ["parquet", "txt", "csv"].iter().any(|k| kind == *k))
+        })
         .filter(|path| !of_vllm || part(path, "vllm"))
         .max_by_key(|path| version(path))
 }

@@ -17,11 +17,12 @@ pub(crate) fn dispatch(grouping: &Grouping, hardware: &Hardware, drafts: bool) -
         let Some(builder) = builder(spec, hardware) else { continue };
         let name = builder.name.as_str();
         let known = built.iter().any(|(other, own)| *own == name && *other == spec);
-        let count = match &builder.reuse {
-            Some(reuse) if known && drafts => reuse.verify,
-            Some(reuse) if known => reuse.decode,
-            _ if drafts => builder.verify,
-            _ => builder.decode,
+        let reused = builder.reuse.as_ref().filter(|_| known).and_then(|reuse| reuse.counts(true, drafts));
+        let count = match reused {
+            Some([_, verify, ..]) if drafts => verify,
+            Some([decode, ..]) => decode,
+            None if drafts => builder.verify,
+            None => builder.decode,
         };
         #[expect(clippy::cast_precision_loss, reason = "a handful of launches")]
         let launches = (count.launches + count.h2d + count.d2h) as f64;
@@ -31,32 +32,63 @@ pub(crate) fn dispatch(grouping: &Grouping, hardware: &Hardware, drafts: bool) -
     out
 }
 
-/// The builder of vLLM's default backend for a spec on a platform; none on a CPU.
+/// What a group's layers are, as far as builders differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    Kda,
+    Gdn,
+    Mamba1,
+    Mamba2,
+    ShortConv,
+    MlaFp8,
+    Mla,
+    Attention,
+}
+
+impl Family {
+    /// The family of a spec.
+    pub(crate) fn of(spec: &KvCacheSpec) -> Self {
+        match spec {
+            KvCacheSpec::Mamba(state) => match state.mamba_type.as_deref() {
+                Some(name) if name.to_ascii_lowercase().contains("gdn") => Self::Gdn,
+                Some("MAMBA1") => Self::Mamba1,
+                Some("SHORT_CONV") => Self::ShortConv,
+                // KDA keeps a convolution each of queries, keys and values; Mamba 2 has one.
+                _ if state.state.shapes.len() > 2 => Self::Kda,
+                _ => Self::Mamba2,
+            },
+            KvCacheSpec::Attention(attention) if attention.kind.kind().is_mla_family() => {
+                if attention.dtype.size_bytes() == 1 { Self::MlaFp8 } else { Self::Mla }
+            }
+            KvCacheSpec::Attention(_) => Self::Attention,
+        }
+    }
+
+    /// The metadata builder of vLLM's default backend on NVIDIA or ROCm devices.
+    pub(crate) fn builder(self, rocm: bool) -> &'static str {
+        match (self, rocm) {
+            (Self::Kda, false) => "kda-cuda",
+            (Self::Kda, true) => "kda-rocm",
+            (Self::Gdn, false) => "gdn-cuda",
+            (Self::Gdn, true) => "gdn-rocm",
+            (Self::Mamba1, _) => "mamba1",
+            (Self::Mamba2, _) => "mamba2",
+            (Self::ShortConv, _) => "short-conv",
+            (Self::MlaFp8 | Self::Mla, false) => "fa3-mla",
+            (Self::MlaFp8, true) => "aiter-mla-fp8",
+            (Self::Mla, true) => "aiter-mla-bf16",
+            (Self::Attention, false) => "flash-attn",
+            (Self::Attention, true) => "triton-attn",
+        }
+    }
+}
+
+/// The builder of a spec on a platform; none on a CPU.
 fn builder(spec: &KvCacheSpec, hardware: &Hardware) -> Option<&'static Builder> {
     let rocm = match hardware.platform.as_str() {
         "rocm" => true,
         "cuda" => false,
         _ => return None,
     };
-    let name = match spec {
-        KvCacheSpec::Mamba(state) => {
-            let gdn = state.mamba_type.as_deref().is_some_and(|name| name.to_ascii_lowercase().contains("gdn"));
-            match (gdn, rocm) {
-                (true, true) => "gdn-rocm",
-                (true, false) => "gdn-cuda",
-                (false, true) => "kda-rocm",
-                (false, false) => "kda-cuda",
-            }
-        }
-        KvCacheSpec::Attention(attention) if attention.kind.kind().is_mla_family() => {
-            match (rocm, attention.dtype.size_bytes()) {
-                (false, _) => "fa3-mla",
-                (true, 1) => "aiter-mla-fp8",
-                (true, _) => "aiter-mla-bf16",
-            }
-        }
-        KvCacheSpec::Attention(_) if rocm => "triton-attn",
-        KvCacheSpec::Attention(_) => "flash-attn",
-    };
-    metadata::builders().find(name).ok()
+    metadata::builders().find(Family::of(spec).builder(rocm)).ok()
 }

@@ -127,8 +127,7 @@ fn nothing_that_serves_it_is_a_no() {
 #[test]
 fn a_cpu_with_its_figures() {
     let flags = ["--concurrency", "2", "--tp", "1", "--bandwidth", "60e9", "--flops", "2e12"];
-    let report =
-        optimized("Qwen/Qwen3-0.6B", "cpu", &[&flags[..], &["--kv-cache-memory", "4GiB"]].concat());
+    let report = optimized("Qwen/Qwen3-0.6B", "cpu", &[&flags[..], &["--kv-cache-memory", "4GiB"]].concat());
     assert_eq!(report["today"]["settings"]["max_num_seqs"], 128);
     assert_eq!(report["best"]["runs"], true);
 }

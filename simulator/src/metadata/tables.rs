@@ -35,7 +35,7 @@ pub struct Reuse {
 impl Reuse {
     /// Counts in decode, verify and mixed steps and mixed steps with drafts; `None` if the builder does not let its
     /// metadata be taken over where the engine drafts, and `drafts` says that it does.
-    pub(super) fn counts(&self, full_graphs: bool, drafts: bool) -> Option<[Count; 4]> {
+    pub fn counts(&self, full_graphs: bool, drafts: bool) -> Option<[Count; 4]> {
         let (decode, verify, mixed, mixed_drafts) = if full_graphs {
             (self.decode, self.verify, self.mixed, self.mixed_drafts)
         } else {
@@ -83,7 +83,7 @@ pub struct Builder {
 
 impl Builder {
     /// Counts in decode, verify and mixed steps and mixed steps with drafts.
-    pub(super) fn counts(&self, full_graphs: bool) -> [Count; 4] {
+    pub fn counts(&self, full_graphs: bool) -> [Count; 4] {
         if full_graphs {
             [self.decode, self.verify, self.mixed, self.mixed_drafts]
         } else {

@@ -92,7 +92,11 @@ pub(super) fn text(
     writeln!(terminal.out)?;
     writeln!(terminal.out, "today: {}", described(&answer.today.choice))?;
     let Some(best) = &answer.best else {
-        writeln!(terminal.out, "{}", terminal.paint(Style::Bad, "nothing that was looked at serves this load"))?;
+        writeln!(
+            terminal.out,
+            "{}",
+            terminal.paint(Style::Bad, "nothing that was looked at serves this load")
+        )?;
         return Ok(());
     };
     conclusion(asked, answer, best, terminal)?;
@@ -126,7 +130,12 @@ fn conclusion(
     }
     writeln!(terminal.out, "best: {}", terminal.paint(Style::Good, &best.choice.flags()))?;
     let words: Vec<String> = changes.iter().map(|setting| best.choice.words(*setting)).collect();
-    writeln!(terminal.out, "  changes {}; {} combinations were looked at", words.join(", "), thousands(answer.looked_at as u64))?;
+    writeln!(
+        terminal.out,
+        "  changes {}; {} combinations were looked at",
+        words.join(", "),
+        thousands(answer.looked_at as u64)
+    )?;
     let Some(gain) = gain(&answer.today, best) else {
         writeln!(terminal.out, "  today's settings do not run, so there is no gain to give")?;
         return Ok(());

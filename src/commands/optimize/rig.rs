@@ -204,8 +204,12 @@ impl<'a> Rig<'a> {
     }
 
     fn planned(&mut self, choice: &Choice, cost: &CostModel) -> Result<Planned, Why> {
-        let key =
-            (choice.tensor_parallel, choice.block_size, rule_name(choice.rule), choice.max_num_batched_tokens);
+        let key = (
+            choice.tensor_parallel,
+            choice.block_size,
+            rule_name(choice.rule),
+            choice.max_num_batched_tokens,
+        );
         if let Some(known) = self.plans.get(&key) {
             return known.clone();
         }
@@ -423,9 +427,8 @@ impl<'a> Rig<'a> {
             return *most;
         }
         let slo = self.question.slo.unwrap_or_default();
-        let keeps = |load: f64| {
-            slo.broken(&cost.estimate(&self.load(choice, load, f64::MAX)), 1.0, 1.0).is_none()
-        };
+        let keeps =
+            |load: f64| slo.broken(&cost.estimate(&self.load(choice, load, f64::MAX)), 1.0, 1.0).is_none();
         let (mut good, mut bad) = (1.0, 65_536.0);
         while bad - good > 1.0 {
             let middle = f64::midpoint(good, bad).floor();
@@ -441,7 +444,8 @@ impl<'a> Rig<'a> {
         let mut rules = vec![choice.rule];
         let Ok(Some(imported)) = self.imported(choice) else { return rules };
         let engine = EngineVersion::default().rules();
-        let Ok(grouping) = planner::group::group(&imported.model, &self.settings(choice, &imported), &engine) else {
+        let Ok(grouping) = planner::group::group(&imported.model, &self.settings(choice, &imported), &engine)
+        else {
             return rules;
         };
         if grouping.decision != planner::Decision::UniformPageSize {

@@ -77,9 +77,8 @@ struct Search<'a> {
 impl Search<'_> {
     fn tried(&mut self, choice: Choice) -> Result<Tried, Failure> {
         let outcome = self.rig.try_out(&choice)?;
-        let kept = outcome
-            .as_ref()
-            .is_ok_and(|outcome| self.bounds.broken(&outcome.estimate, 1.0, 1.0).is_none());
+        let kept =
+            outcome.as_ref().is_ok_and(|outcome| self.bounds.broken(&outcome.estimate, 1.0, 1.0).is_none());
         Ok(Tried { choice, outcome, kept })
     }
 }
@@ -154,8 +153,12 @@ impl Axis {
     fn each(&self, from: &Choice) -> Vec<Choice> {
         let from = *from;
         match self {
-            Self::Tp(list) => list.iter().map(|&tensor_parallel| Choice { tensor_parallel, ..from }).collect(),
-            Self::Ep(list) => list.iter().map(|&expert_parallel| Choice { expert_parallel, ..from }).collect(),
+            Self::Tp(list) => {
+                list.iter().map(|&tensor_parallel| Choice { tensor_parallel, ..from }).collect()
+            }
+            Self::Ep(list) => {
+                list.iter().map(|&expert_parallel| Choice { expert_parallel, ..from }).collect()
+            }
             Self::Seqs(list) => list.iter().map(|&max_num_seqs| Choice { max_num_seqs, ..from }).collect(),
             Self::Tokens(list) => {
                 list.iter().map(|&max_num_batched_tokens| Choice { max_num_batched_tokens, ..from }).collect()

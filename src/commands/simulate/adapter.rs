@@ -5,6 +5,7 @@ use planner::{GroupSpec, MambaCacheMode, SpecId};
 use simulator::{DraftMethod, Engine, Group, Manager, Policy, Speculative, StateMode};
 
 use crate::failure::Failure;
+use crate::predict::groups::Family;
 use crate::scenario::{ModelArgs, Scenario};
 
 /// What the scheduler is told besides the scenario.
@@ -91,19 +92,6 @@ impl Platform {
     }
 }
 
-/// What a group's layers are, as far as builders differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
-    Kda,
-    Gdn,
-    Mamba1,
-    Mamba2,
-    ShortConv,
-    MlaFp8,
-    Mla,
-    Attention,
-}
-
 /// What is simulated.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
@@ -117,21 +105,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// The builder of each group on a platform.
     pub(crate) fn builders(&self, platform: Platform) -> Vec<String> {
-        let name = |family: &Family| match (family, platform) {
-            (Family::Kda, Platform::Nvidia) => "kda-cuda",
-            (Family::Kda, Platform::Rocm) => "kda-rocm",
-            (Family::Gdn, Platform::Nvidia) => "gdn-cuda",
-            (Family::Gdn, Platform::Rocm) => "gdn-rocm",
-            (Family::Mamba1, _) => "mamba1",
-            (Family::Mamba2, _) => "mamba2",
-            (Family::ShortConv, _) => "short-conv",
-            (Family::MlaFp8 | Family::Mla, Platform::Nvidia) => "fa3-mla",
-            (Family::MlaFp8, Platform::Rocm) => "aiter-mla-fp8",
-            (Family::Mla, Platform::Rocm) => "aiter-mla-bf16",
-            (Family::Attention, Platform::Nvidia) => "flash-attn",
-            (Family::Attention, Platform::Rocm) => "triton-attn",
-        };
-        self.families.iter().map(|family| name(family).to_owned()).collect()
+        self.families.iter().map(|family| family.builder(platform == Platform::Rocm).to_owned()).collect()
     }
 }
 
@@ -189,7 +163,7 @@ pub(crate) fn setup(scenario: &Scenario, args: &EngineArgs) -> Result<Setup, Fai
             eagle: draft_only(&group.layers) && speculative.is_some_and(|s| s.drops_block),
             dcp_sharded: spec.dcp_sharded(),
         });
-        families.push(family(spec));
+        families.push(Family::of(spec));
         words.push(format!("{} x{}", spec.kind().name(), group.layers.len()));
     }
     let retention = match args.retention.as_str() {
@@ -285,25 +259,4 @@ fn manager(
             | AttentionKind::EncoderOnly => Manager::Full,
         },
     })
-}
-
-fn family(spec: &KvCacheSpec) -> Family {
-    match spec {
-        KvCacheSpec::Mamba(state) => match state.mamba_type.as_deref() {
-            Some(name) if name.to_ascii_lowercase().contains("gdn") => Family::Gdn,
-            Some("MAMBA1") => Family::Mamba1,
-            Some("SHORT_CONV") => Family::ShortConv,
-            // KDA keeps a convolution each of queries, keys and values; Mamba 2 has one.
-            _ if state.state.shapes.len() > 2 => Family::Kda,
-            _ => Family::Mamba2,
-        },
-        KvCacheSpec::Attention(attention) if attention.kind.kind().is_mla_family() => {
-            if format!("{:?}", attention.dtype).to_ascii_lowercase().contains("8") {
-                Family::MlaFp8
-            } else {
-                Family::Mla
-            }
-        }
-        KvCacheSpec::Attention(_) => Family::Attention,
-    }
 }

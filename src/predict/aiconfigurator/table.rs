@@ -48,7 +48,8 @@ impl Table {
         let mut table = Self::default();
         if path.extension().is_some_and(|kind| kind == "parquet") {
             let reader = SerializedFileReader::new(file).map_err(|error| {
-                failed(&error).hint("tables kept by Git LFS are pointers until `git lfs pull` has fetched them")
+                failed(&error)
+                    .hint("tables kept by Git LFS are pointers until `git lfs pull` has fetched them")
             })?;
             for row in reader.get_row_iter(None).map_err(|error| failed(&error))?.take(ROWS) {
                 let row = row.map_err(|error| failed(&error))?;

@@ -162,7 +162,9 @@ impl Kernels {
         let Backend { sizes, exact, .. } = self.backend;
         let takes = |size: u64| {
             size.is_multiple_of(self.every.max(1))
-                && sizes.iter().any(|own| if exact { *own == size } else { size.is_multiple_of((*own).max(1)) })
+                && sizes
+                    .iter()
+                    .any(|own| if exact { *own == size } else { size.is_multiple_of((*own).max(1)) })
         };
         match self.forced {
             Some(forced) => vec![forced],
