@@ -39,6 +39,9 @@ pub(super) fn layers(keys: &Keys<'_>) -> Result<Vec<(Mixer, Mlp)>, ShapeError> {
     if let Some(pattern) = keys.get("hybrid_override_pattern").and_then(Value::as_str) {
         return pattern.chars().enumerate().map(|(layer, kind)| letter(layer, kind)).collect();
     }
+    if let Some(kinds) = keys.list("layers_block_type").filter(|_| keys.get("num_hidden_layers").is_none()) {
+        return kinds.iter().enumerate().map(|(layer, kind)| block(layer, kind)).collect();
+    }
     let count = keys.num_layers()?;
     if let Some(blocks) = keys.list("block_configs") {
         return nas(keys, blocks, count);
@@ -54,6 +57,21 @@ fn letter(layer: usize, kind: char) -> Result<(Mixer, Mlp), ShapeError> {
         '-' => Ok((Mixer::None, Mlp::Dense)),
         'E' => Ok((Mixer::None, Mlp::Experts)),
         _ => Err(ShapeError::Kind { layer, kind: kind.to_string(), known: "M, *, -, E" }),
+    }
+}
+
+/// Nemotron-H's letters as words.
+fn block(layer: usize, kind: &Value) -> Result<(Mixer, Mlp), ShapeError> {
+    match kind.as_str() {
+        Some("mamba") => Ok((Mixer::Mamba, Mlp::None)),
+        Some("attention") => Ok((Mixer::Full, Mlp::None)),
+        Some("mlp") => Ok((Mixer::None, Mlp::Dense)),
+        Some("moe") => Ok((Mixer::None, Mlp::Experts)),
+        _ => Err(ShapeError::Kind {
+            layer,
+            kind: kind.to_string().chars().take(40).collect(),
+            known: "mamba, attention, mlp, moe",
+        }),
     }
 }
 
