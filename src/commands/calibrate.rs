@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use simulator::cost::calibrate::{self, Calibration, LEAST_POINTS, LeaveOut, Point};
-use simulator::cost::{Factor, Factors, Hardware};
+use simulator::cost::{Factor, Factors};
 
+use super::capacity::device;
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -116,8 +117,7 @@ fn write(args: &Args, file: &CalibrationFile) -> Result<(), Failure> {
 /// What aiconfigurator's tables give, where they are asked for.
 fn silicon(args: &Args) -> Result<Option<Silicon>, Failure> {
     let (Some(folder), Some(name)) = (&args.aiconfigurator, &args.hardware) else { return Ok(None) };
-    let hardware = Hardware::find(name)
-        .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?;
+    let hardware = device(name)?;
     aiconfigurator::read(folder, hardware).map(Some)
 }
 

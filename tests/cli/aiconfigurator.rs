@@ -64,9 +64,12 @@ fn links(share: f64) -> Vec<u8> {
     let latencies: Vec<f64> =
         sizes.iter().map(|bytes| 1.5 * f64::from(*bytes as i32) / (share * LINK) * 1e3).collect();
     let mut bytes = Vec::new();
-    let mut file =
-        SerializedFileWriter::new(&mut bytes, Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties))
-            .unwrap();
+    let mut file = SerializedFileWriter::new(
+        &mut bytes,
+        Arc::new(parse_message_type(schema).unwrap()),
+        Arc::new(properties),
+    )
+    .unwrap();
     let mut rows = file.next_row_group().unwrap();
     let names: Vec<ByteArray> =
         ["all_reduce", "all_reduce", "all_reduce", "all_gather"].into_iter().map(ByteArray::from).collect();
@@ -146,8 +149,7 @@ fn what_cannot_be_read() {
     put(&folder, "systems/data/b200_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", "version https://git-lfs");
     let mut all = String::new();
     for hardware in ["h200", "h100", "b200", "cpu", "tpu"] {
-        let run =
-            k3plan_in(folder.path(), &["calibrate", "--aiconfigurator", ".", "--hardware", hardware]);
+        let run = k3plan_in(folder.path(), &["calibrate", "--aiconfigurator", ".", "--hardware", hardware]);
         assert_eq!(run.code, Some(2), "{}", run.whole());
         all.push_str(&format!("{hardware}\n{}\n", run.stderr));
     }
