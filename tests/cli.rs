@@ -1,5 +1,6 @@
 //! One module a subcommand.
 
+mod aiconfigurator;
 mod bench;
 mod capacity;
 mod check;

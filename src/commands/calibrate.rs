@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use simulator::cost::calibrate::{self, Calibration, LEAST_POINTS, LeaveOut, Point};
 use simulator::cost::{Factor, Factors};
 
+use super::capacity::device;
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::predict::aiconfigurator::{self, Silicon};
 use crate::predict::calibration::{CalibrationFile, Errors, Times};
 use crate::predict::points::{self, Peaks};
 use crate::render::table::{Side, Table};
@@ -20,8 +22,17 @@ use crate::terminal::Terminal;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Files of measured points, as `k3plan predict` takes them.
-    #[arg(required = true, value_name = "MEASURED")]
+    #[arg(required_unless_present = "aiconfigurator", value_name = "MEASURED")]
     points: Vec<PathBuf>,
+
+    /// The folder of an installed aiconfigurator: its tables of measured operators give the factors of `--hardware`
+    /// that the fit starts from, or that stand as they are without points.
+    #[arg(long, value_name = "DIR", requires = "hardware", conflicts_with = "start")]
+    aiconfigurator: Option<PathBuf>,
+
+    /// The device whose tables are read.
+    #[arg(long, value_name = "NAME", requires = "aiconfigurator")]
+    hardware: Option<String>,
 
     /// Where the calibration goes.
     #[arg(short, long, value_name = "FILE")]
@@ -50,6 +61,10 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let silicon = silicon(args)?;
+    if let (Some(silicon), true) = (&silicon, args.points.is_empty()) {
+        return tables_alone(args, silicon, terminal);
+    }
     let peaks = Peaks { bandwidth: args.bandwidth, flops: args.flops };
     let mut all = points::read(&args.points, peaks)?;
     if let Some(only) = &args.only {
@@ -60,7 +75,10 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     // Repeats lie together, so that a fold holds all of them or none.
     all.sort_by(|a, b| a.same.cmp(&b.same));
     let points: Vec<Point> = all.iter().map(|measured| measured.point.clone()).collect();
-    let start = CalibrationFile::read(&args.start)?.calibration()?;
+    let start = match &silicon {
+        Some(silicon) => silicon.calibration.clone(),
+        None => CalibrationFile::read(&args.start)?.calibration()?,
+    };
     let (calibration, errors) = if args.measure_only {
         let misses = points
             .iter()
@@ -78,18 +96,60 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         path.file_name()
             .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
     };
-    let measured = args.points.iter().map(name).collect();
+    let mut measured: Vec<String> = args.points.iter().map(name).collect();
+    measured.extend(silicon.into_iter().flat_map(|silicon| silicon.sources));
     let file = CalibrationFile::of(&calibration, errors, measured, hardware);
-    if let Some(path) = &args.output {
-        std::fs::write(path, file.yaml()).map_err(|error| {
-            Failure::new(format!("failed to write `{}`", path.display())).caused_by(error)
-        })?;
-    }
+    write(args, &file)?;
     // Several devices may have defaults of their own: then the common ones are shown.
     let first = points.first().map(|point| &point.subject.hardware);
     let one = first.filter(|first| points.iter().all(|point| point.subject.hardware.name == first.name));
     let defaults = one.and_then(|hardware| hardware.factors().ok()).unwrap_or_default();
     report(&file, &defaults, points.len(), terminal)?;
+    Ok(Exit::Fine)
+}
+
+fn write(args: &Args, file: &CalibrationFile) -> Result<(), Failure> {
+    let Some(path) = &args.output else { return Ok(()) };
+    std::fs::write(path, file.yaml())
+        .map_err(|error| Failure::new(format!("failed to write `{}`", path.display())).caused_by(error))
+}
+
+/// What aiconfigurator's tables give, where they are asked for.
+fn silicon(args: &Args) -> Result<Option<Silicon>, Failure> {
+    let (Some(folder), Some(name)) = (&args.aiconfigurator, &args.hardware) else { return Ok(None) };
+    let hardware = device(name)?;
+    aiconfigurator::read(folder, hardware).map(Some)
+}
+
+/// Writes what the tables alone give: factors of operators, and no error of a server.
+fn tables_alone(args: &Args, silicon: &Silicon, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let hardware = args.hardware.iter().cloned().collect();
+    let errors = Errors::of(&[], "none");
+    let file = CalibrationFile::of(&silicon.calibration, errors, silicon.sources.clone(), hardware);
+    write(args, &file)?;
+    let mut table = Table::new(vec![
+        ("factor", Side::Left),
+        ("default", Side::Right),
+        ("measured", Side::Right),
+        ("unit", Side::Left),
+        ("measurements", Side::Right),
+    ]);
+    for derived in &silicon.derived {
+        let Some(text) = derived.factor.text() else { continue };
+        table.row(vec![
+            text.name.clone(),
+            format!("{}", text.value),
+            format!("{:.3}", derived.value),
+            text.unit.clone(),
+            derived.points.to_string(),
+        ]);
+    }
+    table.write(0, terminal)?;
+    writeln!(
+        terminal.out,
+        "operators by themselves, in their median; the other factors stay as they are, and predictions have no interval:"
+    )?;
+    writeln!(terminal.out, "give measured points of a server, too, to fit them")?;
     Ok(Exit::Fine)
 }
 

@@ -256,12 +256,16 @@ pub(crate) fn devices(names: &[String]) -> Result<Vec<&'static Hardware>, Failur
     if names.is_empty() {
         return Ok(known_hardware().iter().filter(|hardware| hardware.bandwidth.is_some()).collect());
     }
-    names
-        .iter()
-        .map(|name| {
-            Hardware::find(name).map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))
-        })
-        .collect()
+    names.iter().map(|name| device(name)).collect()
+}
+
+/// A device by its name.
+pub(crate) fn device(name: &str) -> Result<&'static Hardware, Failure> {
+    Hardware::find(name).map_err(|error| {
+        Failure::new("failed to read `--hardware`")
+            .caused_by(error)
+            .hint("write one of these names, such as h200")
+    })
 }
 
 /// A share of the memory.

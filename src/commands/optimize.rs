@@ -8,7 +8,7 @@ mod search;
 use planner::MambaCacheMode;
 use simulator::cost::{Exposure, Hardware};
 
-use super::capacity::{DemandArgs, share};
+use super::capacity::{DemandArgs, device, share};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -210,9 +210,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         })?),
         (None, concurrency) => Coming::Concurrency(f64::from(concurrency.unwrap_or(1))),
     };
-    let mut hardware = Hardware::find(&args.hardware)
-        .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?
-        .clone();
+    let mut hardware = device(&args.hardware)?.clone();
     let peaks =
         Peaks { bandwidth: peak("--bandwidth", args.bandwidth)?, flops: peak("--flops", args.flops)? };
     hardware.bandwidth = hardware.bandwidth.or(peaks.bandwidth);
