@@ -7,7 +7,7 @@ use planner::import::hf_config::{ImportSettings, Platform, import};
 use serde_json::{Value, json};
 
 /// Two layers of 16 heads of 64, 4 of them KV heads, and what `own` says.
-fn config(architecture: &str, own: Value) -> Value {
+fn config(architecture: &str, own: &Value) -> Value {
     let mut config = json!({"architectures": [architecture], "torch_dtype": "bfloat16", "hidden_size": 1024,
         "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "num_hidden_layers": 2});
     for (key, value) in own.as_object().into_iter().flatten() {
@@ -47,16 +47,16 @@ fn attention(window: Option<u64>, block_size: u64) -> Value {
 #[test]
 fn windows() {
     let beam = json!({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 256});
-    assert_eq!(specs(&config("BeamForCausalLM", beam)), [attention(Some(256), 128), attention(None, 128)]);
+    assert_eq!(specs(&config("BeamForCausalLM", &beam)), [attention(Some(256), 128), attention(None, 128)]);
     // The first number counts the keys before a token.
     let domyn = json!({"window_sizes": [[255, 0], -1]});
     assert_eq!(
-        specs(&config("DomynEdgeForCausalLM", domyn)),
+        specs(&config("DomynEdgeForCausalLM", &domyn)),
         [attention(Some(256), 128), attention(None, 128)]
     );
     // What is called chunked slides.
     let rnj = json!({"layer_types": ["chunked_attention", "full_attention"], "sliding_window": 128});
-    assert_eq!(specs(&config("Rnj1ForCausalLM", rnj)), [attention(Some(128), 128), attention(None, 128)]);
+    assert_eq!(specs(&config("Rnj1ForCausalLM", &rnj)), [attention(Some(128), 128), attention(None, 128)]);
 }
 
 /// `vllm/model_executor/models/alice_ai.py`, vLLM 0.33: 4 of 8 heads of 128 by 128 in float32 are 262,144 bytes, and
@@ -67,7 +67,7 @@ fn kda_beside_attention() {
     let own = json!({"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 8,
         "linear_num_value_heads": 8, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
         "linear_conv_kernel_dim": 4});
-    let [state, full] = &specs(&config("AliceAIForCausalLM", own))[..] else {
+    let [state, full] = &specs(&config("AliceAIForCausalLM", &own))[..] else {
         unreachable!("the config has two layers")
     };
     assert_eq!(state["shapes"], json!([[3, 1536], [4, 128, 128]]));
@@ -83,7 +83,7 @@ fn kda_beside_attention() {
 fn linear_attention_beside_latents() {
     let own = json!({"model_type": "bailing_hybrid", "layer_group_size": 2, "kv_lora_rank": 512,
         "qk_rope_head_dim": 64});
-    let [state, latent] = &specs(&config("BailingMoeV2_5ForCausalLM", own))[..] else {
+    let [state, latent] = &specs(&config("BailingMoeV2_5ForCausalLM", &own))[..] else {
         unreachable!("the config has two layers")
     };
     assert_eq!(state["shapes"], json!([[8, 64, 64]]));
