@@ -129,7 +129,8 @@ fn conforms_at(
         serde_json::Value::Array(types) => types.iter().filter_map(serde_json::Value::as_str).collect(),
         one => one.as_str().into_iter().collect(),
     };
-    if !types.is_empty() && !types.contains(&kind) && !(kind == "integer" && types.contains(&"number")) {
+    let whole = kind == "integer" && types.contains(&"number");
+    if !(types.is_empty() || types.contains(&kind) || whole) {
         return Err(format!("{place} is {kind}, not {types:?}"));
     }
     if let Some(items) = value.as_array() {
