@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "hands out memory by address")]
 
-use std::alloc::{Layout, LayoutError, alloc_zeroed, dealloc};
+use std::alloc::{Layout, LayoutError, alloc, dealloc};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::slice;
@@ -13,7 +13,9 @@ use super::{Backend, Device, DeviceError, DeviceInfo, Event, Graph, Launch, Memo
 use crate::launch_limits::Limits;
 
 /// The call that gives memory.
-const ALLOCATE: &str = "alloc_zeroed";
+const ALLOCATE: &str = "alloc";
+/// From so many bytes on memory is asked for in large pages: a step walks tables and caches in strides, a page each.
+const LARGE_PAGE: usize = 2 << 20;
 
 /// A device whose memory is the host's and whose stream runs at once.
 pub(super) trait OnHost {
@@ -145,10 +147,13 @@ impl Heap {
         }
         let Ok(layout) = layout(bytes) else { return Err(out_of_memory()) };
         // SAFETY: the layout's size is at least one.
-        let place = unsafe { alloc_zeroed(layout) };
+        let place = unsafe { alloc(layout) };
         if place.is_null() {
             return Err(out_of_memory());
         }
+        in_large_pages(place, layout.size());
+        // SAFETY: memory of this size, which nobody else knows yet.
+        unsafe { place.write_bytes(0, layout.size()) };
         self.used.set(self.used.get() + bytes);
         Ok(place.expose_provenance() as u64)
     }
@@ -194,7 +199,21 @@ fn place(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0))
 }
 
+/// Asks for large pages, before the memory is first touched; a system without them gives its usual ones.
+#[cfg(target_os = "linux")]
+fn in_large_pages(place: *mut u8, bytes: usize) {
+    use nix::sys::mman::{MmapAdvise, madvise};
+    let whole = bytes / LARGE_PAGE * LARGE_PAGE;
+    if let Some(start) = std::ptr::NonNull::new(place.cast::<std::ffi::c_void>()).filter(|_| whole > 0) {
+        // SAFETY: the range is this allocation's, which starts at a large page; the advice changes no content.
+        let _ = unsafe { madvise(start, whole, MmapAdvise::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_large_pages(_place: *mut u8, _bytes: usize) {}
+
 /// Pages of the host: what a device aligns to at least.
 fn layout(bytes: usize) -> Result<Layout, LayoutError> {
-    Layout::from_size_align(bytes.max(1), 4096)
+    Layout::from_size_align(bytes.max(1), if bytes >= LARGE_PAGE { LARGE_PAGE } else { 4096 })
 }

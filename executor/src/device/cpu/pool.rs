@@ -58,7 +58,7 @@ struct Shared {
     board: Mutex<Board>,
     /// Jobs put on the board so far, and one more at the end; changes while the board is locked.
     posted: AtomicU64,
-    /// Threads that have not ended the job.
+    /// Threads that have taken the job and not ended it; taken while the board is locked.
     busy: AtomicUsize,
     started: Condvar,
     finished: Condvar,
@@ -126,12 +126,13 @@ impl Pool {
         {
             let mut board = shared.board();
             board.job = Some(Arc::clone(&job));
-            shared.busy.store(self.threads.len(), Ordering::Release);
             shared.posted.fetch_add(1, Ordering::Release);
         }
         shared.started.notify_all();
-        // SAFETY: as the caller promises; the wait below ends after the last thread.
+        // SAFETY: as the caller promises; the wait below ends after the last thread that has taken the job.
         unsafe { job.work() };
+        // All programs are taken: a thread that wakes up only now finds nothing, and is not waited for.
+        shared.board().job = None;
         let ended = || shared.busy.load(Ordering::Acquire) == 0;
         if !look(ended) {
             let mut board = shared.board();
@@ -155,12 +156,12 @@ fn serve(shared: &Shared) {
                 return;
             }
             seen = shared.posted.load(Ordering::Acquire);
-            board.job.clone()
+            let Some(job) = board.job.clone() else { continue };
+            shared.busy.fetch_add(1, Ordering::AcqRel);
+            job
         };
-        if let Some(job) = job {
-            // SAFETY: `Pool::run` waits until this thread says below that it is done.
-            unsafe { job.work() };
-        }
+        // SAFETY: `Pool::run` waits until this thread says below that it is done.
+        unsafe { job.work() };
         if shared.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Locked, so that a caller between its look and its sleep is not missed.
             let _board = shared.board();
