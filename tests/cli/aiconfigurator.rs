@@ -60,9 +60,9 @@ fn links(share: f64) -> Vec<u8> {
                   REQUIRED INT64 message_size; REQUIRED DOUBLE latency; }";
     let properties =
         WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
-    let sizes = [33_554_432_i64, 67_108_864, 134_217_728, 134_217_728];
+    let sizes = [33_554_432_i32, 67_108_864, 134_217_728, 134_217_728];
     let latencies: Vec<f64> =
-        sizes.iter().map(|bytes| 1.5 * f64::from(*bytes as i32) / (share * LINK) * 1e3).collect();
+        sizes.iter().map(|bytes| 1.5 * f64::from(*bytes) / (share * LINK) * 1e3).collect();
     let mut bytes = Vec::new();
     let mut file = SerializedFileWriter::new(
         &mut bytes,
@@ -76,7 +76,7 @@ fn links(share: f64) -> Vec<u8> {
     let mut column = rows.next_column().unwrap().unwrap();
     column.typed::<ByteArrayType>().write_batch(&names, None, None).unwrap();
     column.close().unwrap();
-    for numbers in [[4_i64; 4], sizes] {
+    for numbers in [[4_i64; 4], sizes.map(i64::from)] {
         let mut column = rows.next_column().unwrap().unwrap();
         column.typed::<Int64Type>().write_batch(&numbers, None, None).unwrap();
         column.close().unwrap();

@@ -94,14 +94,20 @@ struct Planned {
     blocks_per_request: f64,
 }
 
+/// A model as vLLM sees it: nothing where the importer does not know it, or why vLLM refuses it.
+type Seen = Result<Option<Arc<Imported>>, String>;
+
+/// Ranks, block size, rule and tokens a step.
+type PlanKey = (u32, Option<u64>, String, u32);
+
 type Ordered = (u32, bool, u32, u64, String);
 
 /// Answers for choices, with what they share kept.
 pub(super) struct Rig<'a> {
     pub(super) question: &'a Question<'a>,
     costs: BTreeMap<(u32, bool), CostModel>,
-    models: BTreeMap<(u32, Option<u64>), Result<Option<Arc<Imported>>, String>>,
-    plans: BTreeMap<(u32, Option<u64>, String, u32), Result<Planned, Why>>,
+    models: BTreeMap<(u32, Option<u64>), Seen>,
+    plans: BTreeMap<PlanKey, Result<Planned, Why>>,
     /// The most requests at once that keep the SLO.
     loads: BTreeMap<Ordered, f64>,
 }
