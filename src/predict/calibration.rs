@@ -56,7 +56,7 @@ pub(crate) struct CalibrationFile {
 }
 
 /// 90% of a normal distribution lie within so many standard deviations.
-const NINETY: f64 = 1.645;
+pub(crate) const NINETY: f64 = 1.645;
 
 impl CalibrationFile {
     /// Puts a calibration and its errors into the file's form.

@@ -94,6 +94,75 @@ fn the_effects_of_groups_are_in_the_docs() {
     assert!(docs.contains(table), "docs/predict.md does not hold what the command prints:\n{table}");
 }
 
+/// Of the cases whose inputs are complete three quarters are within 30%, and all have the right direction.
+#[test]
+fn measured_effects_of_groups() {
+    let report = predicted(&["--effects", EFFECTS, "--calibration", "none"]);
+    let complete: Vec<&Value> =
+        report["cases"].as_array().unwrap().iter().filter(|case| case["missing"].is_null()).collect();
+    let verdicts: Vec<&str> = complete.iter().map(|case| case["verdict"].as_str().unwrap()).collect();
+    assert!(!verdicts.contains(&"wrong direction"), "{verdicts:?}");
+    let hits = verdicts.iter().filter(|verdict| **verdict == "hit").count();
+    assert!(hits * 4 >= complete.len() * 3, "{verdicts:?}");
+    for case in complete {
+        let own = case["id"].as_str().unwrap();
+        let from = case["host"]["from"].as_array().unwrap();
+        assert!(from.iter().all(|id| id != own), "`{own}` is predicted from itself");
+    }
+}
+
+/// A case's own measurement never changes its prediction.
+#[test]
+fn a_case_is_predicted_from_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("effects.jsonl");
+    let of = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        predicted(&["--effects", path.to_str().unwrap(), "--calibration", "none"])["cases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|case| (case["id"].as_str().unwrap().to_owned(), case["predicted"].as_f64()))
+            .collect::<Vec<_>>()
+    };
+    let text = std::fs::read_to_string(EFFECTS).unwrap();
+    let before = of(&text);
+    assert!(text.contains(r#""throughput_pct":102"#));
+    let after = of(&text.replace(r#""throughput_pct":102"#, r#""throughput_pct":300"#));
+    for ((id, a), (_, b)) in before.into_iter().zip(after) {
+        if id == "vllm-51742" || id == "vllm-59733" {
+            assert_eq!(a, b, "{id}");
+        } else if id == "vllm-51913" {
+            assert_ne!(a, b, "{id}");
+        }
+    }
+}
+
+#[test]
+fn effects_that_cannot_be_read_say_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("effects.jsonl");
+    let line = |more: &str| {
+        format!(
+            r#"{{"id":"a","what":"","source":"","step":"decode","before":{{"mamba2":2}},"after":{{}},"measured":{{}}{more}}}"#
+        )
+    };
+    for (more, wanted) in [
+        (r#","rate":-1"#, "`rate` must be above 0"),
+        (r#","hardware":"abacus""#, "abacus"),
+        (r#","operations":{"mamba2":{"step":1}}"#, "prompts"),
+        (r#","load":{"concurrency":0,"input_len":1,"output_len":1,"drafts":0,"accepted":1}"#, "concurrency"),
+    ] {
+        std::fs::write(&path, line(more)).unwrap();
+        let run = k3plan(&["predict", "--effects", path.to_str().unwrap()]);
+        assert_eq!(run.code, Some(2), "{more}: {}", run.stdout);
+        assert!(run.stderr.contains(":1") && run.stderr.contains(wanted), "{more}: {}", run.stderr);
+    }
+    std::fs::write(&path, line("").replace("mamba2", "abacus")).unwrap();
+    let run = k3plan(&["predict", "--effects", path.to_str().unwrap()]);
+    assert!(run.stderr.contains("no metadata builder is called `abacus`"), "{}", run.stderr);
+}
+
 /// The case that k3plan was made for, from its first arm alone.
 #[test]
 fn kimi_k3_from_four_groups_to_twenty() {

@@ -49,6 +49,7 @@ fn case(effect: &Effect) -> Value {
         "interval": effect.interval.map(|(low, high)| [low, high]),
         "off": effect.off(),
         "verdict": verdict(effect),
+        "host": effect.host.as_ref().map(|host| json!({ "times": host.times, "from": host.from })),
         "missing": effect.missing,
         "assumed": effect.assumed,
     })
@@ -104,6 +105,14 @@ fn text(all: &[Effect], terminal: &mut Terminal<'_>) -> std::io::Result<()> {
             "{}",
             wrap(&format!("{}: {} ({})", effect.id, effect.what, effect.source), 2)
         )?;
+        if let Some(host) = effect.host.as_ref().filter(|host| !host.from.is_empty()) {
+            let text = format!(
+                "an operation takes {:.1} times the default on this host: median of {}",
+                host.times,
+                host.from.join(", ")
+            );
+            writeln!(terminal.out, "  {}", wrap(&text, 4))?;
+        }
         if let Some(missing) = &effect.missing {
             writeln!(terminal.out, "  {}", wrap(&format!("missing: {missing}"), 4))?;
         }
