@@ -2,10 +2,12 @@
 
 mod drawing;
 mod json;
+mod step_cost;
 
 use std::path::PathBuf;
 
 use planner::explain::explain;
+use step_cost::StepCost;
 
 use crate::cli::Ended;
 use crate::exit::Exit;
@@ -24,6 +26,15 @@ pub(crate) struct Args {
     /// Print the explanation as JSON.
     #[arg(long)]
     json: bool,
+
+    /// Say too what the groups cost a step on this device, as they are and after each change: h100, h200, b200, b300,
+    /// mi300x, mi325x, mi350x, mi355x.
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
+
+    /// With `--hardware`: a file of `k3plan calibrate`, or `public`, or `none` (the defaults).
+    #[arg(long, default_value = "public", value_name = "FILE", requires = "hardware")]
+    calibration: String,
 
     /// Write the compatibility graph in Graphviz's language; `-` is standard output.
     #[arg(long, value_name = "FILE")]
@@ -77,13 +88,21 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 })?;
             }
         }
+        let cost = args
+            .hardware
+            .as_ref()
+            .map(|name| StepCost::of(scenario, &explanation, name, &args.calibration))
+            .transpose()?;
         if args.json {
-            reports.push(json::report(&explained));
+            reports.push(json::report(&explained, cost));
         } else if !to_stdout {
             if i > 0 {
                 writeln!(terminal.out)?;
             }
             explain_text::write(&explained, terminal)?;
+            if let Some(cost) = cost {
+                cost.write(terminal)?;
+            }
         }
     }
     if args.json {

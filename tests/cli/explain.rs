@@ -56,3 +56,25 @@ fn json_holds_the_whole_explanation() {
 fn a_drawing_of_several_scenarios_is_refused() {
     insta::assert_snapshot!(k3plan(&["explain", "kimi-k3-dspark", "--dot", "-"]).whole());
 }
+
+/// What the groups cost a step, as declared and after the change that `explain` proposes.
+#[test]
+fn the_cost_of_a_step() {
+    let arm = "kimi-k3-dspark-rocm-regressed";
+    let flags = ["explain", arm, "--hardware", "mi355x", "--calibration", "none"];
+    let run = k3plan(&flags);
+    insta::assert_snapshot!(run.stdout.split("What the groups cost").nth(1).unwrap());
+    let report: serde_json::Value =
+        serde_json::from_str(&k3plan(&[&flags[..], &["--json"]].concat()).stdout).unwrap();
+    let arms = report["explanations"][0]["step_cost"]["arms"].as_array().unwrap().clone();
+    let groups: Vec<u64> = arms.iter().map(|arm| arm["groups"].as_u64().unwrap()).collect();
+    assert_eq!(groups, [20, 4]);
+    // 1.46 ms of each step were measured (vLLM PR 59733).
+    let saved = arms[0]["host_ms"].as_f64().unwrap() - arms[1]["host_ms"].as_f64().unwrap();
+    assert!((1.46 * 0.7..=1.46 * 1.3).contains(&saved), "{saved}");
+    for (name, words) in [("cpu", "a CPU is none"), ("abacus", "abacus")] {
+        let run = k3plan(&["explain", arm, "--hardware", name]);
+        assert_eq!(run.code, Some(2));
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+    }
+}

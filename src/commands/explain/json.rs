@@ -4,6 +4,7 @@ use planner::explain::{Change, Edit, Numbers, Outcome, Relation};
 use planner::{FieldValue, RawSpec};
 use serde::Serialize;
 
+use super::step_cost::StepCost;
 use crate::render::explain_text::{Explained, cause_line};
 use crate::render::json::PlanJson;
 use planner::merge::FieldDifference;
@@ -33,6 +34,9 @@ pub(super) struct ExplainJson {
     group_sizes: Vec<SizeJson>,
     versions: Vec<VersionJson>,
     plan: PlanJson,
+    /// With `--hardware`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_cost: Option<StepCost>,
 }
 
 #[derive(Debug, Serialize)]
@@ -136,7 +140,7 @@ fn difference(difference: &FieldDifference) -> DifferenceJson {
 }
 
 /// The explanation of one scenario.
-pub(super) fn report(explained: &Explained<'_>) -> ExplainJson {
+pub(super) fn report(explained: &Explained<'_>, step_cost: Option<StepCost>) -> ExplainJson {
     let Explained { name, model, settings, rules, explanation } = explained;
     let edit = |edit: &Edit| EditJson {
         field: edit.field.name(),
@@ -201,5 +205,6 @@ pub(super) fn report(explained: &Explained<'_>) -> ExplainJson {
             })
             .collect(),
         plan: PlanJson::of(name, model, settings, rules, plan),
+        step_cost,
     }
 }
