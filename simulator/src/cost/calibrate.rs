@@ -1,7 +1,8 @@
 //! Fits the factors to measured points, and says how far off it is on points that it did not see.
 //!
 //! Least squares over logarithms with a soft L1 loss, by Levenberg and Marquardt; each factor is held to its start by
-//! its spread, so that what the points do not tell stays as it was.
+//! its spread, so that what the points do not tell stays as it was. What the factors leave over is kept beside them
+//! ([`super::leftover`]).
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::closed_loop::{Estimate, Load};
 use super::factors::Factor;
 use super::hardware::{Hardware, HardwareError};
 use super::host::{Dispatch, Exposure};
+use super::leftover::{Leftover, Leftovers, Place};
 use super::shape::Shape;
 use super::step::{CostError, CostModel, Layout};
 use super::weights::Precision;
@@ -55,6 +57,10 @@ pub struct Point {
     pub model: String,
     /// Points of one server's run carry one name here: what that run was off by, they all are.
     pub server: String,
+    /// The engine's version, or another name for what was measured together; empty where it is not known.
+    pub engine: String,
+    /// Data parallel ranks of attention.
+    pub replicas: u32,
     /// What was measured.
     pub subject: Subject,
     /// Under which load.
@@ -76,6 +82,29 @@ impl Point {
         let tpot: Of = |estimate| estimate.tpot;
         let itl: Of = |estimate| estimate.itl;
         self.tpot.map(|measured| (measured, tpot)).or_else(|| self.itl.map(|measured| (measured, itl)))
+    }
+
+    /// Where it lies among points of its model.
+    pub fn place(&self) -> Place {
+        let Subject { hardware, precision, layout, .. } = &self.subject;
+        let spread = if layout.expert_parallel { "experts whole" } else { "experts split" };
+        let Load { concurrency, input, output, .. } = self.load;
+        let logarithm = |value: f64| value.max(1.0).ln();
+        Place {
+            model: self.model.clone(),
+            kinds: [
+                hardware.name.clone(),
+                precision.experts.name().to_owned(),
+                self.engine.clone(),
+                format!("{spread}, {} replicas", self.replicas),
+            ],
+            at: [
+                logarithm(concurrency),
+                logarithm(input),
+                logarithm(output),
+                logarithm(f64::from(layout.tensor_parallel)),
+            ],
+        }
     }
 }
 
@@ -121,6 +150,8 @@ pub struct Calibration {
     pub offsets: Vec<f64>,
     /// Their standard deviations.
     pub deviations: Vec<f64>,
+    /// What they leave over at the points of the fit.
+    pub leftovers: Leftovers,
 }
 
 impl Default for Calibration {
@@ -129,6 +160,7 @@ impl Default for Calibration {
         Self {
             offsets: vec![0.0; Factor::ALL.len()],
             deviations: Factor::ALL.iter().map(|factor| factor.spread()).collect(),
+            leftovers: Leftovers::default(),
         }
     }
 }
@@ -165,16 +197,35 @@ impl Weighting {
     }
 }
 
-/// Square root of the soft L1 loss of a residual, with its sign.
-fn softened(residual: f64) -> f64 {
-    let loss = 2.0 * ((1.0 + residual * residual).sqrt() - 1.0);
-    loss.sqrt().copysign(residual)
+/// How much a residual that is far off counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// As its size: a fit finds its way from a start that is off everywhere.
+    SoftL1,
+    /// Hardly more than a small one: a server that did something else does not bend the fit.
+    Cauchy,
 }
+
+impl Loss {
+    /// Square root of the loss of a residual, with its sign.
+    fn softened(self, residual: f64) -> f64 {
+        let square = residual * residual;
+        let loss = match self {
+            Self::SoftL1 => 2.0 * ((1.0 + square).sqrt() - 1.0),
+            Self::Cauchy => FAR * FAR * (square / (FAR * FAR)).ln_1p(),
+        };
+        loss.sqrt().copysign(residual)
+    }
+}
+
+/// Where a residual counts as far off, in units of what a good prediction may be off.
+const FAR: f64 = 2.0;
 
 struct Problem<'a> {
     points: &'a [&'a Point],
     start: &'a Calibration,
     weighting: Weighting,
+    loss: Loss,
     offsets: DVector<f64>,
 }
 
@@ -196,10 +247,10 @@ impl Problem<'_> {
             let Ok(model) = point.subject.model(offsets) else { continue };
             let estimate = model.estimate(&point.load);
             if let Some((measured, of)) = point.between() {
-                out.push(weight * softened((of(&estimate) / measured).ln() / tpot));
+                out.push(weight * self.loss.softened((of(&estimate) / measured).ln() / tpot));
             }
             if let Some(measured) = point.ttft {
-                out.push(weight * softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft));
+                out.push(weight * self.loss.softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft));
             }
         }
         for ((offset, start), factor) in offsets.iter().zip(&self.start.offsets).zip(Factor::ALL) {
@@ -269,14 +320,18 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
             .model(&start.offsets)
             .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
     }
-    let problem = Problem {
+    let mut problem = Problem {
         points,
         start,
         weighting: Weighting::of(points),
+        loss: Loss::SoftL1,
         offsets: DVector::from_column_slice(&start.offsets),
     };
-    let (problem, _report) =
-        LevenbergMarquardt::new().with_patience(20).with_ftol(1e-6).with_xtol(1e-6).minimize(problem);
+    for loss in [Loss::SoftL1, Loss::Cauchy] {
+        problem.loss = loss;
+        (problem, _) =
+            LevenbergMarquardt::new().with_patience(20).with_ftol(1e-6).with_xtol(1e-6).minimize(problem);
+    }
     let offsets: Vec<f64> = problem.offsets.iter().map(|offset| offset.clamp(-5.0, 5.0)).collect();
     let jacobian = problem.jacobian_at(&offsets);
     let normal = jacobian.transpose() * jacobian;
@@ -297,7 +352,15 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
             .collect(),
         None => spreads.collect(),
     };
-    Ok(Calibration { offsets, deviations })
+    let fitted = Calibration { offsets, deviations, leftovers: Leftovers::default() };
+    let leftovers = points
+        .iter()
+        .map(|point| {
+            let Miss { tpot, ttft } = miss(point, &fitted)?;
+            Ok(Leftover { place: point.place(), tpot: tpot.map(|off| -off), ttft: ttft.map(|off| -off) })
+        })
+        .collect::<Result<Vec<_>, CalibrateError>>()?;
+    Ok(Calibration { leftovers: Leftovers::of(leftovers), ..fitted })
 }
 
 /// How many points a server's run gave, on average: so many of them are one observation.
@@ -317,7 +380,10 @@ pub fn predict(point: &Point, calibration: &Calibration) -> Result<Estimate, Cal
         .subject
         .model(&calibration.offsets)
         .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
-    Ok(model.estimate(&point.load))
+    let mut estimate = model.estimate(&point.load);
+    let (tpot, ttft) = calibration.leftovers.at(&point.place());
+    estimate.scale(tpot.exp(), ttft.exp(), &point.load);
+    Ok(estimate)
 }
 
 /// How far a calibration is off on a point.

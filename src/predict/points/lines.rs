@@ -35,6 +35,9 @@ struct Line {
     precision: String,
     #[serde(default = "auto")]
     kv_cache_dtype: String,
+    /// The engine's version.
+    #[serde(default)]
+    vllm: String,
     #[serde(default)]
     groups: Option<f64>,
     #[serde(default)]
@@ -104,6 +107,8 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
             point: Point {
                 id,
                 model: family,
+                engine: line.vllm,
+                replicas: 1,
                 server: line.start.map_or_else(
                     || format!("{file}:{}", index + 1),
                     |start| format!("{name} {groups} {start}"),
