@@ -4,6 +4,7 @@
 //! its spread, so that what the points do not tell stays as it was. What the factors leave over is kept beside them
 //! ([`super::leftover`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
@@ -61,6 +62,8 @@ pub struct Point {
     pub engine: String,
     /// Data parallel ranks of attention.
     pub replicas: u32,
+    /// What repeats of one measurement have in common.
+    pub same: String,
     /// What was measured.
     pub subject: Subject,
     /// Under which load.
@@ -403,7 +406,7 @@ pub fn miss(point: &Point, calibration: &Calibration) -> Result<Miss, CalibrateE
 pub enum LeaveOut {
     /// All points of one model, in turn.
     Model,
-    /// Every n-th point, in turn.
+    /// Every n-th point, in turn; repeats of one point together.
     EveryNth(usize),
 }
 
@@ -419,7 +422,16 @@ pub fn left_out(points: &[Point], start: &Calibration, rule: LeaveOut) -> Result
             names.dedup();
             points.iter().map(|point| names.binary_search(&point.model.as_str()).unwrap_or(0)).collect()
         }
-        LeaveOut::EveryNth(n) => (0..points.len()).map(|index| index % n.max(2)).collect(),
+        LeaveOut::EveryNth(n) => {
+            let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+            points
+                .iter()
+                .map(|point| {
+                    let next = known.len();
+                    *known.entry(&point.same).or_insert(next) % n.max(2)
+                })
+                .collect()
+        }
     };
     let folds = fold_of.iter().max().map_or(0, |most| most + 1);
     let one = |fold: usize| -> Result<Vec<(usize, Miss)>, CalibrateError> {

@@ -179,13 +179,13 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
     let id = row.text("id");
     Ok(Measured {
         pair: format!("{name} on {}", hardware.name),
-        same: format!(
-            "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
-            row.text("backend_version")
-        ),
         point: Point {
             id: if id.is_empty() { format!("{name} {system}") } else { id.to_owned() },
             model: name.to_owned(),
+            same: format!(
+            "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
+            row.text("backend_version")
+        ),
             engine: row.text("backend_version").to_owned(),
             replicas,
             server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
@@ -235,8 +235,8 @@ fn latency(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> {
     let id = format!("{name} {system} tp{ranks} batch {concurrency} {input}/{output}");
     Ok(Measured {
         pair: format!("{name} on {}", hardware.name),
-        same: id.clone(),
         point: Point {
+            same: id.clone(),
             id,
             model: name.to_owned(),
             engine: row.text("vllm").to_owned(),
