@@ -68,10 +68,12 @@ pub(crate) struct Server {
     pub(crate) weights: String,
     pub(crate) engine: String,
     pub(crate) spread: String,
-    /// Requests, prompt tokens, output tokens, ranks; then logarithms of measured over computed times: between
-    /// tokens, to the first token.
-    pub(crate) points: Vec<(f64, f64, f64, f64, Option<f64>, Option<f64>)>,
+    pub(crate) points: Vec<AtPoint>,
 }
+
+/// Requests, prompt tokens, output tokens, ranks; then logarithms of measured over computed times: between tokens, to
+/// the first token.
+type AtPoint = (f64, f64, f64, f64, Option<f64>, Option<f64>);
 
 /// 90% of a normal distribution lie within so many standard deviations.
 const NINETY: f64 = 1.645;
@@ -207,14 +209,21 @@ impl CalibrationFile {
             out.push_str("# Where the factors alone are off: requests, prompt and output tokens, ranks; then logarithms of measured over\n# computed, time between tokens and to the first token.\nleftovers:\n");
         }
         for Server { model, hardware, weights, engine, spread, points } in &self.leftovers {
-            let texts = [("model", model), ("hardware", hardware), ("weights", weights), ("engine", engine), ("spread", spread)];
+            let texts = [
+                ("model", model),
+                ("hardware", hardware),
+                ("weights", weights),
+                ("engine", engine),
+                ("spread", spread),
+            ];
             for (index, (key, text)) in texts.into_iter().enumerate() {
                 let dash = if index == 0 { "- " } else { "  " };
                 let _ = writeln!(out, "{dash}{key}: {}", Value::from(text.as_str()));
             }
             out.push_str("  points:\n");
             for (requests, input, output, ranks, tpot, ttft) in points {
-                let off = |off: &Option<f64>| off.map_or_else(|| "null".to_owned(), |off| format!("{off:.4}"));
+                let off =
+                    |off: &Option<f64>| off.map_or_else(|| "null".to_owned(), |off| format!("{off:.4}"));
                 let _ = writeln!(
                     out,
                     "  - [{requests}, {input}, {output}, {ranks}, {}, {}]",
@@ -245,7 +254,14 @@ fn servers(leftovers: &Leftovers) -> Vec<Server> {
             Some(server) => server.points.push(point),
             None => {
                 let [hardware, weights, engine, spread] = kinds.clone();
-                all.push(Server { model: model.clone(), hardware, weights, engine, spread, points: vec![point] });
+                all.push(Server {
+                    model: model.clone(),
+                    hardware,
+                    weights,
+                    engine,
+                    spread,
+                    points: vec![point],
+                });
             }
         }
     }

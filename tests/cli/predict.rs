@@ -45,6 +45,12 @@ fn serving_points_of_a_model_that_was_left_out() {
 fn serving_points_from_half_of_their_own() {
     let report = predicted(&[SERVING, "--leave-out", "half"]);
     at_most(&report, "tpot_median", 0.04);
+    for (pair, summary) in report["pairs"].as_object().unwrap() {
+        // Fourteen points whose prompts come back faster than one device can compute them: seven do not tell why.
+        let most = if pair.starts_with("nvidia/Llama-3.1-8B") { 0.06 } else { 0.04 };
+        let median = summary["tpot_median"].as_f64().unwrap();
+        assert!(median <= most, "{pair}: {median}");
+    }
     let inside = report["all"]["tpot_in_90_percent_interval"].as_f64().unwrap();
     assert!((0.87..=0.93).contains(&inside), "{inside}");
 }
@@ -78,10 +84,15 @@ fn shipped_calibrations_are_reproduced() {
         };
         let made = std::fs::read_to_string(&out).unwrap();
         let kept = std::fs::read_to_string(shipped).unwrap();
-        let (made, kept) = (numbers(&made), numbers(&kept));
-        assert_eq!(made.len(), kept.len());
-        for (a, b) in made.iter().zip(&kept) {
-            assert!((a - b).abs() <= 2e-3 * b.abs().max(1e-3), "{shipped}: {a} where {b} is shipped");
+        assert_eq!(made.lines().count(), kept.lines().count());
+        for (made, kept) in made.lines().zip(kept.lines()) {
+            // What is left over is a small difference: the last of its four digits may be another.
+            let least = if made.starts_with("  - [") { 0.2 } else { 1e-3 };
+            let (made, kept) = (numbers(made), numbers(kept));
+            assert_eq!(made.len(), kept.len());
+            for (a, b) in made.iter().zip(&kept) {
+                assert!((a - b).abs() <= 2e-3 * b.abs().max(least), "{shipped}: {a} where {b} is shipped");
+            }
         }
     }
 }
@@ -171,6 +182,42 @@ fn the_slope_of_groups_on_a_cpu() {
         let (low, high) = (60.0 * bound("low:"), 60.0 * bound("high:"));
         assert!((low..=high).contains(&slope_us), "{slope_us} us a group, {low} to {high} fitted");
     }
+}
+
+/// A file of one half does for the other what `--leave-out half` does, and holds where its points lie.
+#[test]
+fn a_file_carries_what_the_factors_leave_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(SERVING).unwrap();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap();
+    let pair = |line: &&str| line.contains("Llama-3.1-70B,b200");
+    let own: Vec<&str> = lines.filter(pair).collect();
+    let write = |name: &str, odd: usize| {
+        let half: Vec<&str> = own.iter().copied().skip(odd).step_by(2).collect();
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{head}\n{}\n", half.join("\n"))).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (seen, held) = (write("seen.csv", 0), write("held.csv", 1));
+    let file = folder.path().join("own.yaml");
+    let file = file.to_str().unwrap();
+    assert_eq!(k3plan(&["calibrate", &seen, "-o", file]).code, Some(0));
+    let with = predicted(&[&held, "--calibration", file]);
+    at_most(&with, "tpot_median", 0.04);
+    at_most(&with, "ttft_median", 0.10);
+    let made = std::fs::read_to_string(file).unwrap();
+    let factors = made.split("# Where the factors alone are off").next().unwrap();
+    let alone = folder.path().join("alone.yaml");
+    std::fs::write(&alone, factors).unwrap();
+    let without = predicted(&[&held, "--calibration", alone.to_str().unwrap()]);
+    let ttft = |report: &Value| report["all"]["ttft_median"].as_f64().unwrap();
+    assert!(ttft(&with) < ttft(&without), "{} and {}", ttft(&with), ttft(&without));
+    let broken = made.replacen("points:\n  - [", "points:\n  - [-", 2);
+    std::fs::write(&alone, broken).unwrap();
+    let run = k3plan(&["predict", &held, "--calibration", alone.to_str().unwrap()]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("out of range"), "{}", run.stderr);
 }
 
 #[test]

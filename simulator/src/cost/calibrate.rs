@@ -222,7 +222,7 @@ impl Loss {
 }
 
 /// Where a residual counts as far off, in units of what a good prediction may be off.
-const FAR: f64 = 2.0;
+const FAR: f64 = 3.0;
 
 struct Problem<'a> {
     points: &'a [&'a Point],
@@ -253,7 +253,9 @@ impl Problem<'_> {
                 out.push(weight * self.loss.softened((of(&estimate) / measured).ln() / tpot));
             }
             if let Some(measured) = point.ttft {
-                out.push(weight * self.loss.softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft));
+                out.push(
+                    weight * self.loss.softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft),
+                );
             }
         }
         for ((offset, start), factor) in offsets.iter().zip(&self.start.offsets).zip(Factor::ALL) {

@@ -98,13 +98,16 @@ impl CostModel {
                 // Steps of prompts of others that come while a request decodes, over its own steps.
                 let met = (running - 1.0) * Self::prompt_steps(load.input, load.chunk) / (output / accepted);
                 let as_such = self.with_prompts() * -(-met).exp_m1() / accepted;
-                let between = (running - 1.0) * prompt / output + as_such;
+                // Nothing follows the only token.
+                let between = if output > 1.0 { (running - 1.0) * prompt / output + as_such } else { 0.0 };
                 let first_wave = 0.5 * load.concurrency / load.prompts.max(load.concurrency);
                 let ttft = factor(Factor::FirstTokenMs) * 1e-3
                     + self.prompt_alone(load.input)
                     + itl * factor(Factor::StepsToFirstToken)
                     + first_wave * (running - 1.0) * prompt
                     + running * factor(Factor::PromptMs) * 1e-3;
+                // The device computes one prompt after the other: a cycle has room for those of all.
+                let ttft = ttft.max(running * prompt - (itl / accepted + between) * (output - 1.0));
                 let cycle = (itl / accepted + between) * output;
                 (between, ttft + (load.concurrency / running - 1.0) * cycle * factor(Factor::QueueShare))
             }

@@ -46,7 +46,7 @@ struct Likeness {
     kinds: [f64; KINDS],
 }
 
-const LIKENESS: Likeness = Likeness { lengths: [1.0, 1.6, 1.0, 1.1], kinds: [0.5, 0.6, 0.25, 0.3] };
+const LIKENESS: Likeness = Likeness { lengths: [1.3, 1.6, 1.0, 1.1], kinds: [0.5, 0.6, 0.25, 0.3] };
 
 /// Sizes of what is expected, as standard deviations of logarithms.
 #[derive(Debug, Clone, Copy)]
@@ -59,11 +59,11 @@ struct Sizes {
     noise: f64,
 }
 
-const TPOT: Sizes = Sizes { bend: 0.045, shift: 0.022, noise: 0.03 };
+const TPOT: Sizes = Sizes { bend: 0.045, shift: 0.03, noise: 0.03 };
 const TTFT: Sizes = Sizes { bend: 0.25, shift: 0.1, noise: 0.12 };
 
 /// Points that are further off than so many times the noise count for less, the less the further.
-const BEYOND: f64 = 2.5;
+const BEYOND: f64 = 1.5;
 
 /// A model's points beyond so many are thinned out evenly: solving takes their third power.
 const POINTS: usize = 800;
@@ -185,10 +185,11 @@ fn weights(points: &[Leftover], of: fn(&Leftover) -> Option<f64>, sizes: Sizes) 
         .collect();
     let mut out = vec![0.0; points.len()];
     let place = |row: usize| known.get(row).and_then(|(index, _)| points.get(*index)).map(|p| &p.place);
-    let covariance = DMatrix::from_fn(known.len(), known.len(), |row, column| match (place(row), place(column)) {
-        (Some(a), Some(b)) => a.covariance(b, sizes),
-        _ => 0.0,
-    });
+    let covariance =
+        DMatrix::from_fn(known.len(), known.len(), |row, column| match (place(row), place(column)) {
+            (Some(a), Some(b)) => a.covariance(b, sizes),
+            _ => 0.0,
+        });
     let off = DVector::from_iterator(known.len(), known.iter().map(|(_, off)| *off));
     let mut noise = DVector::from_element(known.len(), sizes.noise.powi(2));
     for _ in 0..3 {

@@ -183,9 +183,9 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
             id: if id.is_empty() { format!("{name} {system}") } else { id.to_owned() },
             model: name.to_owned(),
             same: format!(
-            "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
-            row.text("backend_version")
-        ),
+                "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
+                row.text("backend_version")
+            ),
             engine: row.text("backend_version").to_owned(),
             replicas,
             server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
