@@ -1,14 +1,16 @@
 //! Fits the factors to measured points, and says how far off it is on points that it did not see.
 //!
-//! Least squares over logarithms with a soft L1 loss, by Levenberg and Marquardt; each factor is held to its start by
+//! Least squares over logarithms, with a soft L1 and then a Cauchy loss, by Levenberg and Marquardt; each factor is held to its start by
 //! its spread, so that what the points do not tell stays as it was. What the factors leave over is kept beside them
 //! ([`super::leftover`]).
+
+mod problem;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
-use nalgebra::{DMatrix, DVector, Dyn, Owned};
+use levenberg_marquardt::LevenbergMarquardt;
+use nalgebra::DVector;
 use thiserror::Error;
 
 use super::closed_loop::{Estimate, Load};
@@ -19,6 +21,7 @@ use super::leftover::{Leftover, Leftovers, Place};
 use super::shape::Shape;
 use super::step::{CostError, CostModel, Layout};
 use super::weights::Precision;
+use problem::{Loss, Problem, Weighting};
 
 /// A model on a device, before its factors are known.
 #[derive(Debug, Clone)]
@@ -175,134 +178,6 @@ pub struct Miss {
     pub tpot: Option<f64>,
     /// Time to the first token.
     pub ttft: Option<f64>,
-}
-
-/// How much a residual counts.
-#[derive(Debug, Clone, Copy)]
-struct Weighting {
-    /// How far a good prediction of the time between tokens may be off, as a logarithm.
-    tpot: f64,
-    /// Likewise for the first token.
-    ttft: f64,
-    /// Points of one model err together: so many of them count as one.
-    together: f64,
-}
-
-impl Weighting {
-    fn of(points: &[&Point]) -> Self {
-        let first = points.first().map(|point| point.model.as_str());
-        let several = points.iter().any(|point| Some(point.model.as_str()) != first);
-        if several {
-            Self { tpot: 0.08, ttft: 0.4, together: 12.0 }
-        } else {
-            Self { tpot: 0.02, ttft: 0.4, together: 1.0 }
-        }
-    }
-}
-
-/// How much a residual that is far off counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
-    /// As its size: a fit finds its way from a start that is off everywhere.
-    SoftL1,
-    /// Hardly more than a small one: a server that did something else does not bend the fit.
-    Cauchy,
-}
-
-impl Loss {
-    /// Square root of the loss of a residual, with its sign.
-    fn softened(self, residual: f64) -> f64 {
-        let square = residual * residual;
-        let loss = match self {
-            Self::SoftL1 => 2.0 * ((1.0 + square).sqrt() - 1.0),
-            Self::Cauchy => FAR * FAR * (square / (FAR * FAR)).ln_1p(),
-        };
-        loss.sqrt().copysign(residual)
-    }
-}
-
-/// Where a residual counts as far off, in units of what a good prediction may be off.
-const FAR: f64 = 3.0;
-
-struct Problem<'a> {
-    points: &'a [&'a Point],
-    start: &'a Calibration,
-    weighting: Weighting,
-    loss: Loss,
-    offsets: DVector<f64>,
-}
-
-impl Problem<'_> {
-    fn rows(&self) -> usize {
-        self.points
-            .iter()
-            .map(|p| usize::from(p.between().is_some()) + usize::from(p.ttft.is_some()))
-            .sum::<usize>()
-            + self.offsets.len()
-    }
-
-    fn residuals_at(&self, offsets: &[f64]) -> DVector<f64> {
-        let mut out = Vec::with_capacity(self.rows());
-        let Weighting { tpot, ttft, together } = self.weighting;
-        let weight = together.sqrt().recip();
-        for point in self.points {
-            // Points are known to be predictable: `fit` tried them all.
-            let Ok(model) = point.subject.model(offsets) else { continue };
-            let estimate = model.estimate(&point.load);
-            if let Some((measured, of)) = point.between() {
-                out.push(weight * self.loss.softened((of(&estimate) / measured).ln() / tpot));
-            }
-            if let Some(measured) = point.ttft {
-                out.push(
-                    weight * self.loss.softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft),
-                );
-            }
-        }
-        for ((offset, start), factor) in offsets.iter().zip(&self.start.offsets).zip(Factor::ALL) {
-            out.push((offset - start) / factor.spread());
-        }
-        DVector::from_vec(out)
-    }
-
-    fn jacobian_at(&self, offsets: &[f64]) -> DMatrix<f64> {
-        const STEP: f64 = 1e-4;
-        let base = self.residuals_at(offsets);
-        let mut jacobian = DMatrix::zeros(base.len(), offsets.len());
-        let mut moved = offsets.to_vec();
-        for (column, offset) in offsets.iter().enumerate() {
-            if let Some(slot) = moved.get_mut(column) {
-                *slot = offset + STEP;
-                let shifted = self.residuals_at(&moved);
-                jacobian.set_column(column, &((shifted - &base) / STEP));
-            }
-            if let Some(slot) = moved.get_mut(column) {
-                *slot = *offset;
-            }
-        }
-        jacobian
-    }
-}
-
-impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
-    type ResidualStorage = Owned<f64, Dyn>;
-    type JacobianStorage = Owned<f64, Dyn, Dyn>;
-    type ParameterStorage = Owned<f64, Dyn>;
-
-    fn set_params(&mut self, offsets: &DVector<f64>) {
-        self.offsets.copy_from(offsets);
-    }
-
-    fn params(&self) -> DVector<f64> {
-        self.offsets.clone()
-    }
-
-    fn residuals(&self) -> Option<DVector<f64>> {
-        Some(self.residuals_at(self.offsets.as_slice()))
-    }
-
-    fn jacobian(&self) -> Option<DMatrix<f64>> {
-        Some(self.jacobian_at(self.offsets.as_slice()))
-    }
 }
 
 /// Fits all factors to the points, starting from, and held to, `start`.
