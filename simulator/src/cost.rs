@@ -10,6 +10,7 @@ pub mod closed_loop;
 mod factors;
 mod hardware;
 mod host;
+pub mod leftover;
 pub mod shape;
 mod step;
 mod weights;

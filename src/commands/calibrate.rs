@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         });
     }
     // Repeats lie together, so that a fold holds all of them or none.
-    all.sort_by(|a, b| a.same.cmp(&b.same));
+    all.sort_by(|a, b| a.point.same.cmp(&b.point.same));
     let points: Vec<Point> = all.iter().map(|measured| measured.point.clone()).collect();
     let start = match &silicon {
         Some(silicon) => silicon.calibration.clone(),

@@ -215,10 +215,10 @@ fn by_half(all: Vec<Measured>, start: &Calibration) -> Result<Vec<Predicted>, Fa
     let mut out = Vec::new();
     for (_, points) in pairs {
         let start = &from_other_models(&every, &points, start)?;
-        let mut same: Vec<String> = points.iter().map(|measured| measured.same.clone()).collect();
+        let mut same: Vec<String> = points.iter().map(|measured| measured.point.same.clone()).collect();
         same.sort_unstable();
         same.dedup();
-        let side = |measured: &Measured| same.binary_search(&measured.same).unwrap_or(0) % 2;
+        let side = |measured: &Measured| same.binary_search(&measured.point.same).unwrap_or(0) % 2;
         for half in 0..2 {
             let seen: Vec<Point> =
                 points.iter().filter(|m| side(m) != half).map(|m| m.point.clone()).collect();

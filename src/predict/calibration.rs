@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use simulator::cost::Factor;
 use simulator::cost::calibrate::{Calibration, Miss, quantile};
+use simulator::cost::leftover::{Leftover, Leftovers, Place};
 
 use crate::failure::Failure;
 
@@ -53,7 +55,25 @@ pub(crate) struct CalibrationFile {
     #[serde(default)]
     pub(crate) factors: BTreeMap<String, Times>,
     pub(crate) errors: Errors,
+    #[serde(default)]
+    pub(crate) leftovers: Vec<Server>,
 }
+
+/// What the factors leave over at points of servers that are alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Server {
+    pub(crate) model: String,
+    pub(crate) hardware: String,
+    pub(crate) weights: String,
+    pub(crate) engine: String,
+    pub(crate) spread: String,
+    pub(crate) points: Vec<AtPoint>,
+}
+
+/// Requests, prompt tokens, output tokens, ranks; then logarithms of measured over computed times: between tokens, to
+/// the first token.
+type AtPoint = (f64, f64, f64, f64, Option<f64>, Option<f64>);
 
 /// 90% of a normal distribution lie within so many standard deviations.
 pub(crate) const NINETY: f64 = 1.645;
@@ -78,7 +98,8 @@ impl CalibrationFile {
                 (factor.name().to_owned(), times)
             })
             .collect();
-        Self { schema: SCHEMA.to_owned(), measured, hardware, factors, errors }
+        let leftovers = servers(&calibration.leftovers);
+        Self { schema: SCHEMA.to_owned(), measured, hardware, factors, errors, leftovers }
     }
 
     /// What the cost model takes.
@@ -103,6 +124,22 @@ impl CalibrationFile {
                 *slot = ((high / low).ln() / (2.0 * NINETY)).abs().max(1e-6);
             }
         }
+        let mut leftovers = Vec::new();
+        for server in &self.leftovers {
+            for (requests, input, output, ranks, tpot, ttft) in &server.points {
+                let at = [requests, input, output, ranks].map(|value| value.ln());
+                if at.iter().chain(tpot).chain(ttft).any(|value| !value.is_finite()) {
+                    return Err(Failure::new("failed to read the calibration").caused_by(format!(
+                        "a point of `{}` on {} holds a number that is out of range",
+                        server.model, server.hardware
+                    )));
+                }
+                let Server { model, hardware, weights, engine, spread, .. } = server.clone();
+                let place = Place { model, kinds: [hardware, weights, engine, spread], at };
+                leftovers.push(Leftover { place, tpot: *tpot, ttft: *ttft });
+            }
+        }
+        calibration.leftovers = Leftovers::of(leftovers);
         Ok(calibration)
     }
 
@@ -168,8 +205,67 @@ impl CalibrationFile {
                 }
             }
         }
+        if !self.leftovers.is_empty() {
+            out.push_str("# Where the factors alone are off: requests, prompt and output tokens, ranks; then logarithms of measured over\n# computed, time between tokens and to the first token.\nleftovers:\n");
+        }
+        for Server { model, hardware, weights, engine, spread, points } in &self.leftovers {
+            let texts = [
+                ("model", model),
+                ("hardware", hardware),
+                ("weights", weights),
+                ("engine", engine),
+                ("spread", spread),
+            ];
+            for (index, (key, text)) in texts.into_iter().enumerate() {
+                let dash = if index == 0 { "- " } else { "  " };
+                let _ = writeln!(out, "{dash}{key}: {}", Value::from(text.as_str()));
+            }
+            out.push_str("  points:\n");
+            for (requests, input, output, ranks, tpot, ttft) in points {
+                let off =
+                    |off: &Option<f64>| off.map_or_else(|| "null".to_owned(), |off| format!("{off:.4}"));
+                let _ = writeln!(
+                    out,
+                    "  - [{requests}, {input}, {output}, {ranks}, {}, {}]",
+                    off(tpot),
+                    off(ttft)
+                );
+            }
+        }
         out
     }
+}
+
+/// Points that share everything but loads and ranks, together.
+fn servers(leftovers: &Leftovers) -> Vec<Server> {
+    let mut all: Vec<Server> = Vec::new();
+    for Leftover { place, tpot, ttft } in leftovers.points() {
+        let Place { model, kinds, at } = place;
+        // Lengths are means over requests: a tenth of a token is enough.
+        let [requests, input, output, ranks] = at.map(|value| (value.exp() * 10.0).round() / 10.0);
+        let point = (requests, input, output, ranks, *tpot, *ttft);
+        let alike = |server: &&mut Server| {
+            server.model == *model
+                && [&server.hardware, &server.weights, &server.engine, &server.spread]
+                    .into_iter()
+                    .eq(kinds.iter())
+        };
+        match all.iter_mut().rev().take(1).find(alike) {
+            Some(server) => server.points.push(point),
+            None => {
+                let [hardware, weights, engine, spread] = kinds.clone();
+                all.push(Server {
+                    model: model.clone(),
+                    hardware,
+                    weights,
+                    engine,
+                    spread,
+                    points: vec![point],
+                });
+            }
+        }
+    }
+    all
 }
 
 impl Errors {

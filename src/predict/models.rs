@@ -86,7 +86,7 @@ pub(crate) fn guess(scenario: &str) -> Option<NamedModel> {
 /// A name without what does not change the model's sizes.
 fn plain(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase().replace('_', "-");
-    let name = name.strip_prefix("meta-").unwrap_or(&name).to_owned();
+    let name = name.strip_prefix("meta-").unwrap_or(&name).replace("quantized.", "quantized-");
     let drop = [
         "instruct",
         "fp8",
@@ -102,8 +102,32 @@ fn plain(name: &str) -> String {
         "0528",
         "it",
         "hf",
+        "0324",
+        "0905",
+        "2507",
+        "thinking",
+        "exp",
+        "terminus",
+        "dynamic",
+        "block",
+        "quantized",
+        "awq",
+        "gptq",
+        "w4a16",
+        "w8a8",
     ];
-    name.split('-').filter(|part| !drop.contains(part)).collect::<Vec<_>>().join("-")
+    let mut parts: Vec<&str> = Vec::new();
+    let mut before = "";
+    for part in name.split('-') {
+        // A quantisation's own version: NVFP4-v2.
+        let version = part == "v2" && before.contains("fp");
+        if !drop.contains(&part) && !version {
+            parts.push(part);
+        }
+        before = part;
+    }
+    // Llama 3.3 was trained further from 3.1, at 3.1's sizes.
+    parts.join("-").replace("llama-3.3-", "llama-3.1-")
 }
 
 fn near(wanted: &str) -> Option<&'static str> {
@@ -120,8 +144,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_does_not_change_sizes_does_not_change_a_name() {
+        for (asked, meant) in [
+            ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-ai/DeepSeek-R1"),
+            ("nvidia/Llama-3.3-70B-Instruct-FP8", "meta-llama/Meta-Llama-3.1-70B"),
+            ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "meta-llama/Meta-Llama-3.1-8B"),
+            ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B"),
+            ("deepseek-ai/DeepSeek-V3-0324", "deepseek-ai/DeepSeek-V3"),
+        ] {
+            assert_eq!(find(asked).map(|model| model.shape).ok(), find(meant).map(|model| model.shape).ok(), "{asked}");
+            assert!(find(meant).is_ok(), "{meant}");
+        }
+        assert!(find("deepseek-ai/DeepSeek-V2").is_err());
+    }
+
+    #[test]
     fn every_shipped_config_has_a_shape() {
-        assert!(SHIPPED.len() > 80);
+        let lines = include_str!("../../scenarios/configs.jsonl").lines().count();
+        assert_eq!(SHIPPED.len(), lines, "a line is no JSON");
         for model in SHIPPED.iter() {
             assert!(Shape::read(&model.config).is_ok(), "{}: {:?}", model.name, Shape::read(&model.config));
         }

@@ -28,8 +28,6 @@ pub(crate) struct Measured {
     pub(crate) point: Point,
     /// Model and system, for what is calibrated on one of them.
     pub(crate) pair: String,
-    /// What repeats of one point have in common.
-    pub(crate) same: String,
     /// Why the limit of running requests is not the plan's, where it is not.
     pub(crate) note: Option<String>,
 }

@@ -24,22 +24,15 @@ pub(crate) fn named(
     let experts = shape.has_experts();
     let format = match name.to_ascii_lowercase().as_str() {
         "auto" | "" => of_config(config, experts),
-        "bf16" | "bfloat16" | "fp16" => WeightFormat::Bf16,
-        "fp8" => {
-            if experts {
-                WeightFormat::Fp8Block
-            } else {
-                WeightFormat::Fp8
+        other => match format(other) {
+            // fp8 checkpoints of models with experts are scaled by blocks.
+            Some(WeightFormat::Fp8) if experts && !other.contains("static") => WeightFormat::Fp8Block,
+            Some(format) => format,
+            None => {
+                return Err(Failure::new(format!("no precision is called `{other}`"))
+                    .hint(format!("write one of {NAMES}")));
             }
-        }
-        "fp8_block" => WeightFormat::Fp8Block,
-        "nvfp4" | "fp4" => WeightFormat::Nvfp4,
-        "mxfp4" => WeightFormat::Mxfp4,
-        "int4" | "int4_wo" => WeightFormat::Int4,
-        other => {
-            return Err(Failure::new(format!("no precision is called `{other}`"))
-                .hint(format!("write one of {NAMES}")));
-        }
+        },
     };
     let four_bits = matches!(format, WeightFormat::Nvfp4 | WeightFormat::Mxfp4 | WeightFormat::Int4);
     let kv_bytes = match kv_cache_dtype {
@@ -55,6 +48,22 @@ pub(crate) fn named(
         dense: if four_bits && experts { WeightFormat::Bf16 } else { format },
         experts: format,
         kv_bytes,
+    })
+}
+
+/// The format of a name, aiconfigurator's names among them.
+pub(crate) fn format(name: &str) -> Option<WeightFormat> {
+    Some(match name.to_ascii_lowercase().replace('-', "_").as_str() {
+        "bf16" | "bfloat16" | "fp16" | "float16" | "half" => WeightFormat::Bf16,
+        // Eight bits of either kind are as large, and on these devices as fast.
+        "fp8" | "fp8_static" | "fp8_ootb" | "fp8_per_tensor" | "w8a8" | "int8" | "sq" => WeightFormat::Fp8,
+        "fp8_block" => WeightFormat::Fp8Block,
+        "nvfp4" | "fp4" | "nvfp4_wo" | "w4a16_nvfp4" => WeightFormat::Nvfp4,
+        "int4" | "int4_wo" | "int4_awq" | "awq" | "gptq" | "w4a16" | "w4afp8" => WeightFormat::Int4,
+        name if name == "mxfp4" || name.starts_with("w4a16_mxfp4") || name.starts_with("w4a8_mxfp4") => {
+            WeightFormat::Mxfp4
+        }
+        _ => return None,
     })
 }
 

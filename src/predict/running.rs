@@ -97,7 +97,7 @@ pub(crate) fn platform(hardware: &Hardware) -> &'static str {
     match hardware.platform.as_str() {
         "rocm" => "rocm",
         "cpu" => "cpu",
-        _ if hardware.name.starts_with('b') => "cuda-blackwell",
+        _ if hardware.fp4.is_some() => "cuda-blackwell",
         _ => "cuda-hopper",
     }
 }

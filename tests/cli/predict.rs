@@ -45,6 +45,12 @@ fn serving_points_of_a_model_that_was_left_out() {
 fn serving_points_from_half_of_their_own() {
     let report = predicted(&[SERVING, "--leave-out", "half"]);
     at_most(&report, "tpot_median", 0.04);
+    for (pair, summary) in report["pairs"].as_object().unwrap() {
+        // Fourteen points whose prompts come back faster than one device can compute them: seven do not tell why.
+        let most = if pair.starts_with("nvidia/Llama-3.1-8B") { 0.06 } else { 0.04 };
+        let median = summary["tpot_median"].as_f64().unwrap();
+        assert!(median <= most, "{pair}: {median}");
+    }
     let inside = report["all"]["tpot_in_90_percent_interval"].as_f64().unwrap();
     assert!((0.87..=0.93).contains(&inside), "{inside}");
 }
@@ -78,10 +84,15 @@ fn shipped_calibrations_are_reproduced() {
         };
         let made = std::fs::read_to_string(&out).unwrap();
         let kept = std::fs::read_to_string(shipped).unwrap();
-        let (made, kept) = (numbers(&made), numbers(&kept));
-        assert_eq!(made.len(), kept.len());
-        for (a, b) in made.iter().zip(&kept) {
-            assert!((a - b).abs() <= 2e-3 * b.abs().max(1e-3), "{shipped}: {a} where {b} is shipped");
+        assert_eq!(made.lines().count(), kept.lines().count());
+        for (made, kept) in made.lines().zip(kept.lines()) {
+            // What is left over is a small difference: the last of its four digits may be another.
+            let least = if made.starts_with("  - [") { 0.2 } else { 1e-3 };
+            let (made, kept) = (numbers(made), numbers(kept));
+            assert_eq!(made.len(), kept.len());
+            for (a, b) in made.iter().zip(&kept) {
+                assert!((a - b).abs() <= 2e-3 * b.abs().max(least), "{shipped}: {a} where {b} is shipped");
+            }
         }
     }
 }
@@ -240,6 +251,117 @@ fn the_slope_of_groups_on_a_cpu() {
         let (low, high) = (60.0 * bound("low:"), 60.0 * bound("high:"));
         assert!((low..=high).contains(&slope_us), "{slope_us} us a group, {low} to {high} fitted");
     }
+}
+
+const HEAD: &str = "id,backend_version,model_path,system,precision,isl,osl,gemm_quant_mode,moe_quant_mode,\
+                    batch_size,tp_size,pp_size,attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms";
+
+/// Every public config on every device answers, with times that are none too short and none too long.
+#[test]
+fn every_public_config_has_times_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.csv");
+    let systems = ["h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "mi300x", "mi325x", "mi355x"];
+    let ways = [("bfloat16", 16, 1), ("fp8", 8, 8), ("fp8_block", 1, 1), ("nvfp4", 4, 16), ("int4_wo", 2, 1)];
+    let mut lines = vec![HEAD.to_owned()];
+    for (index, config) in std::fs::read_to_string("scenarios/configs.jsonl").unwrap().lines().enumerate() {
+        let name = serde_json::from_str::<Value>(config).unwrap()["name"].as_str().unwrap().to_owned();
+        for (other, system) in systems.into_iter().enumerate() {
+            let (mode, ranks, experts) = ways[(index + other) % ways.len()];
+            for (input, output) in [(1, 128), (1024, 1), (131_072, 4096)] {
+                for requests in [1, 1024] {
+                    lines.push(format!(
+                        "{name}|{system}|{mode}|{input}|{requests},0.20.0,{name},{system},,{input},{output},{mode},{mode},\
+                         {requests},{ranks},1,1,1,{experts},100,10"
+                    ));
+                }
+            }
+        }
+    }
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let report = predicted(&[file.to_str().unwrap()]);
+    let points = report["points"].as_array().unwrap();
+    assert_eq!(points.len(), lines.len() - 1);
+    for pair in points.chunks(2) {
+        let times = |point: &Value| {
+            (point["predicted_tpot_ms"].as_f64().unwrap(), point["predicted_ttft_ms"].as_f64().unwrap())
+        };
+        let (one, many) = (times(&pair[0]), times(&pair[1]));
+        let id = &pair[1]["id"];
+        // The smallest of them is 0.6 B weights.
+        assert!(one.0 > 0.5 && one.1 > 5.0, "{id}: {one:?}");
+        assert!(many.0 >= one.0 && many.1 >= one.1, "{id}: {one:?} and {many:?}");
+        assert!(many.0 < 60_000.0, "{id}: {many:?}");
+    }
+}
+
+/// Names of formats, devices and models as such tables write them; a device that is not known is an error that says so.
+#[test]
+fn tables_of_other_hands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.csv");
+    let row = |model: &str, system: &str, gemm: &str, moe: &str, stages: u32| {
+        format!("x,,{model},{system},,1024,1024,{gemm},{moe},8,8,{stages},1,8,1,100,10")
+    };
+    let predict = |rows: &[String]| {
+        std::fs::write(&file, format!("{HEAD}\n{}\n", rows.join("\n"))).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let r1 = "nvidia/DeepSeek-R1-0528-NVFP4-v2";
+    let report = predicted(&[&predict(&[
+        row(r1, "gb200", "nvfp4", "nvfp4", 1),
+        row("openai/gpt-oss-120b", "H100-SXM", "bfloat16", "w4a16_mxfp4", 1),
+        row("meta-llama/Llama-3.3-70B-Instruct", "AMD Instinct MI300X", "fp8_static", "", 1),
+        row("meta-llama/Llama-3.3-70B-Instruct", "mi300x", "fp8_static", "fp8_static", 1),
+        row("meta-llama/Llama-3.3-70B-Instruct", "mi300x", "bfloat16", "", 1),
+        row("meta-llama/Llama-3.3-70B-Instruct", "mi300x", "bfloat16", "", 4),
+    ])]);
+    let tpot = |index: usize| report["points"][index]["predicted_tpot_ms"].as_f64().unwrap();
+    assert!((tpot(2) - tpot(3)).abs() < 1e-9, "a dense model's format is that of its matrices");
+    assert!(tpot(4) > tpot(3), "{} and {}", tpot(4), tpot(3));
+    assert!(tpot(5) <= tpot(4), "{} and {}", tpot(5), tpot(4));
+    let run = k3plan(&["predict", &predict(&[row(r1, "l40s", "fp8", "fp8", 1)])]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("column `system`") && run.stderr.contains("no hardware is called `l40s`"));
+    let run = k3plan(&["predict", &predict(&[row(r1, "b200", "fp3", "fp3", 1)])]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("column `moe_quant_mode`"), "{}", run.stderr);
+}
+
+/// A file of one half does for the other what `--leave-out half` does, and holds where its points lie.
+#[test]
+fn a_file_carries_what_the_factors_leave_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(SERVING).unwrap();
+    let mut lines = text.lines();
+    let head = lines.next().unwrap();
+    let pair = |line: &&str| line.contains("Llama-3.1-70B,b200");
+    let own: Vec<&str> = lines.filter(pair).collect();
+    let write = |name: &str, odd: usize| {
+        let half: Vec<&str> = own.iter().copied().skip(odd).step_by(2).collect();
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{head}\n{}\n", half.join("\n"))).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (seen, held) = (write("seen.csv", 0), write("held.csv", 1));
+    let file = folder.path().join("own.yaml");
+    let file = file.to_str().unwrap();
+    assert_eq!(k3plan(&["calibrate", &seen, "-o", file]).code, Some(0));
+    let with = predicted(&[&held, "--calibration", file]);
+    at_most(&with, "tpot_median", 0.04);
+    at_most(&with, "ttft_median", 0.10);
+    let made = std::fs::read_to_string(file).unwrap();
+    let factors = made.split("# Where the factors alone are off").next().unwrap();
+    let alone = folder.path().join("alone.yaml");
+    std::fs::write(&alone, factors).unwrap();
+    let without = predicted(&[&held, "--calibration", alone.to_str().unwrap()]);
+    let ttft = |report: &Value| report["all"]["ttft_median"].as_f64().unwrap();
+    assert!(ttft(&with) < ttft(&without), "{} and {}", ttft(&with), ttft(&without));
+    let broken = made.replacen("points:\n  - [", "points:\n  - [-", 2);
+    std::fs::write(&alone, broken).unwrap();
+    let run = k3plan(&["predict", &held, "--calibration", alone.to_str().unwrap()]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("out of range"), "{}", run.stderr);
 }
 
 #[test]

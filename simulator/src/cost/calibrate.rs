@@ -1,21 +1,27 @@
 //! Fits the factors to measured points, and says how far off it is on points that it did not see.
 //!
-//! Least squares over logarithms with a soft L1 loss, by Levenberg and Marquardt; each factor is held to its start by
-//! its spread, so that what the points do not tell stays as it was.
+//! Least squares over logarithms, with a soft L1 and then a Cauchy loss, by Levenberg and Marquardt; each factor is held to its start by
+//! its spread, so that what the points do not tell stays as it was. What the factors leave over is kept beside them
+//! ([`super::leftover`]).
 
+mod problem;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
-use nalgebra::{DMatrix, DVector, Dyn, Owned};
+use levenberg_marquardt::LevenbergMarquardt;
+use nalgebra::DVector;
 use thiserror::Error;
 
 use super::closed_loop::{Estimate, Load};
 use super::factors::Factor;
 use super::hardware::{Hardware, HardwareError};
 use super::host::{Dispatch, Exposure};
+use super::leftover::{Leftover, Leftovers, Place};
 use super::shape::Shape;
 use super::step::{CostError, CostModel, Layout};
 use super::weights::Precision;
+use problem::{Loss, Problem, Weighting};
 
 /// A model on a device, before its factors are known.
 #[derive(Debug, Clone)]
@@ -55,6 +61,12 @@ pub struct Point {
     pub model: String,
     /// Points of one server's run carry one name here: what that run was off by, they all are.
     pub server: String,
+    /// The engine's version, or another name for what was measured together; empty where it is not known.
+    pub engine: String,
+    /// Data parallel ranks of attention.
+    pub replicas: u32,
+    /// What repeats of one measurement have in common.
+    pub same: String,
     /// What was measured.
     pub subject: Subject,
     /// Under which load.
@@ -76,6 +88,29 @@ impl Point {
         let tpot: Of = |estimate| estimate.tpot;
         let itl: Of = |estimate| estimate.itl;
         self.tpot.map(|measured| (measured, tpot)).or_else(|| self.itl.map(|measured| (measured, itl)))
+    }
+
+    /// Where it lies among points of its model.
+    pub fn place(&self) -> Place {
+        let Subject { hardware, precision, layout, .. } = &self.subject;
+        let spread = if layout.expert_parallel { "experts whole" } else { "experts split" };
+        let Load { concurrency, input, output, .. } = self.load;
+        let logarithm = |value: f64| value.max(1.0).ln();
+        Place {
+            model: self.model.clone(),
+            kinds: [
+                hardware.name.clone(),
+                precision.experts.name().to_owned(),
+                self.engine.clone(),
+                format!("{spread}, {} replicas", self.replicas),
+            ],
+            at: [
+                logarithm(concurrency),
+                logarithm(input),
+                logarithm(output),
+                logarithm(f64::from(layout.tensor_parallel)),
+            ],
+        }
     }
 }
 
@@ -121,6 +156,8 @@ pub struct Calibration {
     pub offsets: Vec<f64>,
     /// Their standard deviations.
     pub deviations: Vec<f64>,
+    /// What they leave over at the points of the fit.
+    pub leftovers: Leftovers,
 }
 
 impl Default for Calibration {
@@ -129,6 +166,7 @@ impl Default for Calibration {
         Self {
             offsets: vec![0.0; Factor::ALL.len()],
             deviations: Factor::ALL.iter().map(|factor| factor.spread()).collect(),
+            leftovers: Leftovers::default(),
         }
     }
 }
@@ -140,113 +178,6 @@ pub struct Miss {
     pub tpot: Option<f64>,
     /// Time to the first token.
     pub ttft: Option<f64>,
-}
-
-/// How much a residual counts.
-#[derive(Debug, Clone, Copy)]
-struct Weighting {
-    /// How far a good prediction of the time between tokens may be off, as a logarithm.
-    tpot: f64,
-    /// Likewise for the first token.
-    ttft: f64,
-    /// Points of one model err together: so many of them count as one.
-    together: f64,
-}
-
-impl Weighting {
-    fn of(points: &[&Point]) -> Self {
-        let first = points.first().map(|point| point.model.as_str());
-        let several = points.iter().any(|point| Some(point.model.as_str()) != first);
-        if several {
-            Self { tpot: 0.08, ttft: 0.4, together: 12.0 }
-        } else {
-            Self { tpot: 0.02, ttft: 0.4, together: 1.0 }
-        }
-    }
-}
-
-/// Square root of the soft L1 loss of a residual, with its sign.
-fn softened(residual: f64) -> f64 {
-    let loss = 2.0 * ((1.0 + residual * residual).sqrt() - 1.0);
-    loss.sqrt().copysign(residual)
-}
-
-struct Problem<'a> {
-    points: &'a [&'a Point],
-    start: &'a Calibration,
-    weighting: Weighting,
-    offsets: DVector<f64>,
-}
-
-impl Problem<'_> {
-    fn rows(&self) -> usize {
-        self.points
-            .iter()
-            .map(|p| usize::from(p.between().is_some()) + usize::from(p.ttft.is_some()))
-            .sum::<usize>()
-            + self.offsets.len()
-    }
-
-    fn residuals_at(&self, offsets: &[f64]) -> DVector<f64> {
-        let mut out = Vec::with_capacity(self.rows());
-        let Weighting { tpot, ttft, together } = self.weighting;
-        let weight = together.sqrt().recip();
-        for point in self.points {
-            // Points are known to be predictable: `fit` tried them all.
-            let Ok(model) = point.subject.model(offsets) else { continue };
-            let estimate = model.estimate(&point.load);
-            if let Some((measured, of)) = point.between() {
-                out.push(weight * softened((of(&estimate) / measured).ln() / tpot));
-            }
-            if let Some(measured) = point.ttft {
-                out.push(weight * softened((estimate.ttft / measured).ln().clamp(-3.0, 3.0) / ttft));
-            }
-        }
-        for ((offset, start), factor) in offsets.iter().zip(&self.start.offsets).zip(Factor::ALL) {
-            out.push((offset - start) / factor.spread());
-        }
-        DVector::from_vec(out)
-    }
-
-    fn jacobian_at(&self, offsets: &[f64]) -> DMatrix<f64> {
-        const STEP: f64 = 1e-4;
-        let base = self.residuals_at(offsets);
-        let mut jacobian = DMatrix::zeros(base.len(), offsets.len());
-        let mut moved = offsets.to_vec();
-        for (column, offset) in offsets.iter().enumerate() {
-            if let Some(slot) = moved.get_mut(column) {
-                *slot = offset + STEP;
-                let shifted = self.residuals_at(&moved);
-                jacobian.set_column(column, &((shifted - &base) / STEP));
-            }
-            if let Some(slot) = moved.get_mut(column) {
-                *slot = *offset;
-            }
-        }
-        jacobian
-    }
-}
-
-impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
-    type ResidualStorage = Owned<f64, Dyn>;
-    type JacobianStorage = Owned<f64, Dyn, Dyn>;
-    type ParameterStorage = Owned<f64, Dyn>;
-
-    fn set_params(&mut self, offsets: &DVector<f64>) {
-        self.offsets.copy_from(offsets);
-    }
-
-    fn params(&self) -> DVector<f64> {
-        self.offsets.clone()
-    }
-
-    fn residuals(&self) -> Option<DVector<f64>> {
-        Some(self.residuals_at(self.offsets.as_slice()))
-    }
-
-    fn jacobian(&self) -> Option<DMatrix<f64>> {
-        Some(self.jacobian_at(self.offsets.as_slice()))
-    }
 }
 
 /// Fits all factors to the points, starting from, and held to, `start`.
@@ -269,14 +200,18 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
             .model(&start.offsets)
             .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
     }
-    let problem = Problem {
+    let mut problem = Problem {
         points,
         start,
         weighting: Weighting::of(points),
+        loss: Loss::SoftL1,
         offsets: DVector::from_column_slice(&start.offsets),
     };
-    let (problem, _report) =
-        LevenbergMarquardt::new().with_patience(20).with_ftol(1e-6).with_xtol(1e-6).minimize(problem);
+    for loss in [Loss::SoftL1, Loss::Cauchy] {
+        problem.loss = loss;
+        (problem, _) =
+            LevenbergMarquardt::new().with_patience(20).with_ftol(1e-6).with_xtol(1e-6).minimize(problem);
+    }
     let offsets: Vec<f64> = problem.offsets.iter().map(|offset| offset.clamp(-5.0, 5.0)).collect();
     let jacobian = problem.jacobian_at(&offsets);
     let normal = jacobian.transpose() * jacobian;
@@ -297,7 +232,15 @@ pub fn fit(points: &[&Point], start: &Calibration) -> Result<Calibration, Calibr
             .collect(),
         None => spreads.collect(),
     };
-    Ok(Calibration { offsets, deviations })
+    let fitted = Calibration { offsets, deviations, leftovers: Leftovers::default() };
+    let leftovers = points
+        .iter()
+        .map(|point| {
+            let Miss { tpot, ttft } = miss(point, &fitted)?;
+            Ok(Leftover { place: point.place(), tpot: tpot.map(|off| -off), ttft: ttft.map(|off| -off) })
+        })
+        .collect::<Result<Vec<_>, CalibrateError>>()?;
+    Ok(Calibration { leftovers: Leftovers::of(leftovers), ..fitted })
 }
 
 /// How many points a server's run gave, on average: so many of them are one observation.
@@ -317,7 +260,10 @@ pub fn predict(point: &Point, calibration: &Calibration) -> Result<Estimate, Cal
         .subject
         .model(&calibration.offsets)
         .map_err(|source| CalibrateError::Point { id: point.id.clone(), source })?;
-    Ok(model.estimate(&point.load))
+    let mut estimate = model.estimate(&point.load);
+    let (tpot, ttft) = calibration.leftovers.at(&point.place());
+    estimate.scale(tpot.exp(), ttft.exp(), &point.load);
+    Ok(estimate)
 }
 
 /// How far a calibration is off on a point.
@@ -337,7 +283,7 @@ pub fn miss(point: &Point, calibration: &Calibration) -> Result<Miss, CalibrateE
 pub enum LeaveOut {
     /// All points of one model, in turn.
     Model,
-    /// Every n-th point, in turn.
+    /// Every n-th point, in turn; repeats of one point together.
     EveryNth(usize),
 }
 
@@ -353,7 +299,16 @@ pub fn left_out(points: &[Point], start: &Calibration, rule: LeaveOut) -> Result
             names.dedup();
             points.iter().map(|point| names.binary_search(&point.model.as_str()).unwrap_or(0)).collect()
         }
-        LeaveOut::EveryNth(n) => (0..points.len()).map(|index| index % n.max(2)).collect(),
+        LeaveOut::EveryNth(n) => {
+            let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+            points
+                .iter()
+                .map(|point| {
+                    let next = known.len();
+                    *known.entry(&point.same).or_insert(next) % n.max(2)
+                })
+                .collect()
+        }
     };
     let folds = fold_of.iter().max().map_or(0, |most| most + 1);
     let one = |fold: usize| -> Result<Vec<(usize, Miss)>, CalibrateError> {

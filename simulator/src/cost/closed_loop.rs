@@ -2,7 +2,8 @@
 //!
 //! The steady state, in closed form: all slots decode, and each request that ends is followed by a prompt that the
 //! others wait for. With `B` running requests, a decode step `d` and a prompt's work `p` of which every other
-//! request sees one a cycle: TPOT = d / accepted + (B - 1) p / output tokens.
+//! request sees one a cycle: TPOT = d / accepted + (B - 1) p / output tokens. What a step with prompts takes longer as
+//! such is shared by the prompts that fall into one step.
 
 use super::factors::Factor;
 use super::step::{Batch, Breakdown, Component, CostModel};
@@ -60,6 +61,22 @@ pub struct Estimate {
     pub step: Breakdown,
 }
 
+impl Estimate {
+    /// Multiplies what a client sees; the parts of a step stay in proportion.
+    pub(super) fn scale(&mut self, tpot: f64, ttft: f64, load: &Load) {
+        self.tpot *= tpot;
+        self.itl *= tpot;
+        self.ttft *= ttft;
+        for part in &mut self.step.parts {
+            *part *= tpot;
+        }
+        let output = load.output.max(1.0);
+        self.e2e = self.ttft + self.tpot * (output - 1.0);
+        self.request_rate = load.concurrency / self.e2e;
+        self.output_rate = self.request_rate * output;
+    }
+}
+
 impl CostModel {
     /// What a client of this load measures.
     pub fn estimate(&self, load: &Load) -> Estimate {
@@ -78,13 +95,19 @@ impl CostModel {
         let factor = |name| self.factors().get(name);
         let (between, ttft) = match load.kind {
             Kind::ClosedLoop => {
-                let between = (running - 1.0) * prompt / output;
+                // Steps of prompts of others that come while a request decodes, over its own steps.
+                let met = (running - 1.0) * Self::prompt_steps(load.input, load.chunk) / (output / accepted);
+                let as_such = self.with_prompts() * -(-met).exp_m1() / accepted;
+                // Nothing follows the only token.
+                let between = if output > 1.0 { (running - 1.0) * prompt / output + as_such } else { 0.0 };
                 let first_wave = 0.5 * load.concurrency / load.prompts.max(load.concurrency);
                 let ttft = factor(Factor::FirstTokenMs) * 1e-3
                     + self.prompt_alone(load.input)
                     + itl * factor(Factor::StepsToFirstToken)
                     + first_wave * (running - 1.0) * prompt
                     + running * factor(Factor::PromptMs) * 1e-3;
+                // The device computes one prompt after the other: a cycle has room for those of all.
+                let ttft = ttft.max(running * prompt - (itl / accepted + between) * (output - 1.0));
                 let cycle = (itl / accepted + between) * output;
                 (between, ttft + (load.concurrency / running - 1.0) * cycle * factor(Factor::QueueShare))
             }

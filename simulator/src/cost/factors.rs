@@ -48,6 +48,7 @@ factors! {
     FirstTokenMs "first_token_ms",
     StepsToFirstToken "steps_to_first_token",
     PromptMs "prompt_ms",
+    PromptLayerUs "prompt_layer_us",
     QueueShare "queue_share",
     BuildUs "build_us",
     LaunchUs "launch_us",

@@ -103,18 +103,28 @@ pub fn known_hardware() -> &'static [Hardware] {
 }
 
 impl Hardware {
-    /// The shipped device of a name or alias, upper or lower case.
+    /// The shipped device of a name or alias: upper or lower case, with or without its maker and its form (`-SXM`).
     ///
     /// # Errors
     /// If none is called so.
     pub fn find(name: &str) -> Result<&'static Self, HardwareError> {
-        let lower = name.to_ascii_lowercase();
-        KNOWN.iter().find(|hardware| hardware.name == lower || hardware.aliases.contains(&lower)).ok_or_else(
-            || {
-                let known: Vec<&str> = KNOWN.iter().map(|hardware| hardware.name.as_str()).collect();
-                HardwareError::Unknown { name: name.to_owned(), known: known.join(", ") }
-            },
-        )
+        let lower = name.trim().to_ascii_lowercase().replace(['-', ' '], "_");
+        let mut plain = lower.as_str();
+        for maker in ["nvidia_", "amd_", "instinct_"] {
+            plain = plain.strip_prefix(maker).unwrap_or(plain);
+        }
+        for form in ["_sxm", "_sxm5", "_oam"] {
+            plain = plain.strip_suffix(form).unwrap_or(plain);
+        }
+        let called = |hardware: &&Self| {
+            [lower.as_str(), plain].into_iter().any(|own| {
+                hardware.name == own || hardware.aliases.iter().any(|alias| alias == own)
+            })
+        };
+        KNOWN.iter().find(called).ok_or_else(|| {
+            let known: Vec<&str> = KNOWN.iter().map(|hardware| hardware.name.as_str()).collect();
+            HardwareError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        })
     }
 
     /// The default factors with this device's own.
@@ -153,6 +163,26 @@ impl Hardware {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_as_tables_write_them() {
+        for (asked, meant) in [
+            ("h200_sxm", "h200"),
+            ("NVIDIA H100 SXM", "h100"),
+            ("b200-sxm", "b200"),
+            ("AMD Instinct MI300X", "mi300x"),
+            ("MI355X_OAM", "mi355x"),
+            ("gb200", "gb200"),
+            ("gb300_nvl72", "gb300"),
+            ("a100_sxm", "a100"),
+        ] {
+            assert_eq!(Hardware::find(asked).map(|hardware| hardware.name.as_str()), Ok(meant));
+        }
+        // Another card, not another form of the same.
+        for other in ["h100_pcie", "l40s", "rtx_pro_6000_server", "mi300", ""] {
+            assert!(Hardware::find(other).is_err(), "{other}");
+        }
+    }
 
     #[test]
     fn every_shipped_device_has_its_figures_or_says_that_it_has_none() {

@@ -181,6 +181,7 @@ pub struct CostModel {
     kernels: f64,
     all_reduce: f64,
     all_reduce_a_token: f64,
+    with_prompts: f64,
     small_batch: f64,
     weight_bytes: f64,
     kv_bytes_a_token: f64,
@@ -304,6 +305,7 @@ impl CostModel {
             kernels: kernels * hardware.kernel_us * 1e-6 * factor(Factor::KernelTime),
             all_reduce,
             all_reduce_a_token,
+            with_prompts: shape.num_layers() * factor(Factor::PromptLayerUs) * 1e-6,
             small_batch: factor(Factor::SmallBatch),
             weight_bytes: dense_weights * precision.dense.bytes()
                 + expert_bytes
@@ -384,9 +386,20 @@ impl CostModel {
         gemm.max(0.0) + attention + self.all_reduce_a_token * tokens
     }
 
-    /// What a whole prompt adds to steps with `beside` other tokens, in chunks of `chunk` tokens at most, seconds.
+    /// Steps that compute a prompt of so many tokens, in chunks of `chunk` tokens at most.
+    pub fn prompt_steps(tokens: f64, chunk: f64) -> f64 {
+        (tokens / chunk.max(1.0)).ceil().clamp(1.0, 1e4)
+    }
+
+    /// What a step takes longer as soon as it computes any prompt, seconds.
+    pub fn with_prompts(&self) -> f64 {
+        self.with_prompts
+    }
+
+    /// What a whole prompt's tokens add to steps with `beside` other tokens, in chunks of `chunk` tokens at most,
+    /// seconds; what those steps take longer as such ([`Self::with_prompts`]) aside.
     pub fn whole_prompt(&self, tokens: f64, chunk: f64, beside: f64) -> f64 {
-        let chunks = (tokens / chunk.max(1.0)).ceil().clamp(1.0, 1e4);
+        let chunks = Self::prompt_steps(tokens, chunk);
         let each = tokens / chunks;
         let gemm = self.prompt_time(Prompt { tokens: each, before: 0.0 }, beside, beside);
         let attention = |before: f64| -> f64 {
@@ -409,6 +422,7 @@ impl CostModel {
             + self.all_reduce_a_token * tokens
             + self.kernels
             + self.all_reduce
+            + self.with_prompts
             + self.factors.get(Factor::StepUs) * 1e-6
     }
 
@@ -432,7 +446,7 @@ impl CostModel {
         out.put(Component::Kernels, self.kernels);
         out.put(Component::AllReduce, self.all_reduce + self.all_reduce_a_token * tokens);
         if let Some(prompt) = batch.prompt {
-            out.put(Component::Prompts, self.prompt_time(prompt, tokens, sampled));
+            out.put(Component::Prompts, self.prompt_time(prompt, tokens, sampled) + self.with_prompts);
         }
         if let Some((draft, passes)) = &self.draft {
             let one = Batch { prompt: None, tokens_each: 1.0, ..*batch };

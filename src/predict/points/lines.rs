@@ -35,6 +35,9 @@ struct Line {
     precision: String,
     #[serde(default = "auto")]
     kv_cache_dtype: String,
+    /// The engine's version.
+    #[serde(default)]
+    vllm: String,
     #[serde(default)]
     groups: Option<f64>,
     #[serde(default)]
@@ -100,10 +103,12 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
         let id = line.id.unwrap_or_else(|| format!("{name} {groups} groups c{}", line.concurrency));
         all.push(Measured {
             pair: format!("{family} on {}", hardware.name),
-            same: format!("{name} {groups} {} {} {}", line.concurrency, line.input_len, line.output_len),
             point: Point {
                 id,
                 model: family,
+                same: format!("{name} {groups} {} {} {}", line.concurrency, line.input_len, line.output_len),
+                engine: line.vllm,
+                replicas: 1,
                 server: line.start.map_or_else(
                     || format!("{file}:{}", index + 1),
                     |start| format!("{name} {groups} {start}"),

@@ -122,10 +122,9 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
     let (name, system) = (row.text("model_path"), row.text("system"));
     let model = cache.model(name)?;
     let hardware = Hardware::find(system).map_err(|error| row.failure("system", error.to_string()))?;
-    let mut quantization = row.text("moe_quant_mode").to_owned();
-    if quantization.is_empty() {
-        quantization = "bf16".to_owned();
-    }
+    let modes = ["moe_quant_mode", "gemm_quant_mode", "precision"];
+    let mode = modes.into_iter().find(|mode| !row.text(mode).is_empty());
+    let mut quantization = mode.map_or("bf16", |mode| row.text(mode)).to_owned();
     let own = model.config.get("quantization_config").and_then(|q| q.get("quant_method")?.as_str());
     if own == Some("mxfp4") {
         "mxfp4".clone_into(&mut quantization);
@@ -137,17 +136,19 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
         dtype => dtype,
     };
     let precision = precision::named(&quantization, &model.config, &model.shape, dtype)
-        .map_err(|failure| row.failure("moe_quant_mode", failure.message))?;
+        .map_err(|failure| row.failure(mode.unwrap_or("moe_quant_mode"), failure.message))?;
     let ranks = row.count("tp_size")?;
-    let replicas: f64 = row.text("attention_dp_size").parse().ok().filter(|&n: &f64| n >= 1.0).unwrap_or(1.0);
+    let replicas: u32 = row.text("attention_dp_size").parse().ok().filter(|&n| n >= 1).unwrap_or(1);
     let expert_ranks: u32 = row.text("moe_ep_size").parse().unwrap_or(1);
+    // Each stage of a pipeline works on its share of the requests, one stage after the other.
+    let stages = if row.text("pp_size").is_empty() { 1 } else { row.count("pp_size")? };
     let ranged = !row.text("attention_dp_size").is_empty();
     let share = match SETTINGS.as_ref() {
         Some(settings) if ranged => settings.lengths.share,
         _ => 1.0,
     };
     let (input, output) = (row.number("isl")? * share, row.number("osl")? * share);
-    let concurrency = row.number("batch_size")? * replicas;
+    let concurrency = (row.number("batch_size")? * f64::from(replicas) / f64::from(stages)).max(1.0);
     let subject = Subject {
         shape: Arc::clone(&model.shape),
         hardware: Arc::new(hardware.clone()),
@@ -178,13 +179,15 @@ fn serving_point(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> 
     let id = row.text("id");
     Ok(Measured {
         pair: format!("{name} on {}", hardware.name),
-        same: format!(
-            "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
-            row.text("backend_version")
-        ),
         point: Point {
             id: if id.is_empty() { format!("{name} {system}") } else { id.to_owned() },
             model: name.to_owned(),
+            same: format!(
+                "{name} {system} {quantization} {} {ranks} {expert_ranks} {input} {output} {concurrency}",
+                row.text("backend_version")
+            ),
+            engine: row.text("backend_version").to_owned(),
+            replicas,
             server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
             subject,
             load,
@@ -232,10 +235,12 @@ fn latency(row: &Row<'_>, cache: &mut Cache) -> Result<Measured, Failure> {
     let id = format!("{name} {system} tp{ranks} batch {concurrency} {input}/{output}");
     Ok(Measured {
         pair: format!("{name} on {}", hardware.name),
-        same: id.clone(),
         point: Point {
+            same: id.clone(),
             id,
             model: name.to_owned(),
+            engine: row.text("vllm").to_owned(),
+            replicas: 1,
             server: row.record.position().map_or_else(String::new, |place| place.line().to_string()),
             subject,
             load,
