@@ -81,10 +81,11 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     writeln!(terminal.out, "{}", experiment.title)?;
     writeln!(
         terminal.out,
-        "{:<16}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
-        "arm", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
+        "{:<16}{:>6}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
+        "arm", "start", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
     )?;
     let mut up: Vec<Option<Up>> = experiment.arms.iter().map(|_| None).collect();
+    let mut start = None;
     let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); experiment.arms.len()];
     for step in &steps {
         let Some(arm) = experiment.arms.get(step.arm) else { continue };
@@ -100,6 +101,12 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 .hint("go on with `--resume`, or name another folder by `--output`")
                 .into());
         }
+        if step.start != start {
+            for (arm, server) in experiment.arms.iter().zip(&mut up) {
+                session.end(&arm.name, server.take())?;
+            }
+            start = step.start;
+        }
         if !experiment.keep_running {
             for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
                 let name = experiment.arms.get(index).map_or("", |arm| arm.name.as_str());
@@ -108,7 +115,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
         let Some(place) = up.get_mut(step.arm) else { continue };
         if place.is_none() {
-            *place = Some(session.bring_up(arm, terminal)?);
+            *place = Some(session.bring_up(arm, step.start, terminal)?);
         }
         let Some(server) = place else { continue };
         let measured = session.measure(arm, server, *step, &path, terminal)?;
@@ -123,11 +130,12 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
 
 impl Session<'_> {
     fn result_path(&self, arm: &Arm, step: Step) -> PathBuf {
-        self.folder.join(format!("{}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
+        let start = step.start.map_or_else(String::new, |start| format!("-start{start}"));
+        self.folder.join(format!("{}{start}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
     }
 
     /// Starts an arm's server, waits until it is healthy, checks its groups.
-    fn bring_up(&self, arm: &Arm, terminal: &mut Terminal<'_>) -> Result<Up, Failure> {
+    fn bring_up(&self, arm: &Arm, start: Option<usize>, terminal: &mut Terminal<'_>) -> Result<Up, Failure> {
         let target = parse_target(&arm.address())?;
         let started =
             |cause: String| Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
@@ -141,7 +149,8 @@ impl Session<'_> {
                     .hint("end it, or give the arm another `port`"));
             }
             let environment = arm.filled_environment()?;
-            let log = self.folder.join(format!("{}.log", arm.name));
+            let start = start.map_or_else(String::new, |start| format!("-start{start}"));
+            let log = self.folder.join(format!("{}{start}.log", arm.name));
             let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
                 |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
             )?;
@@ -222,6 +231,7 @@ impl Session<'_> {
             ("arm".to_owned(), arm.name.clone()),
             ("repeat".to_owned(), step.repeat.to_string()),
         ];
+        metadata.extend(step.start.map(|start| ("server_start".to_owned(), start.to_string())));
         metadata.extend(arm.shown_command().map(|command| ("command".to_owned(), command)));
         if !arm.env.is_empty() {
             metadata.push(("env".to_owned(), arm.shown_environment()));
@@ -286,8 +296,9 @@ fn tell_measured(
     let summary = &measured.summary;
     writeln!(
         terminal.out,
-        "{:<16}{:>6}{:>8}{:>10.3}{:>10.3}{:>10.3}{:>12.1}{:>8}",
+        "{:<16}{:>6}{:>6}{:>8}{:>10.3}{:>10.3}{:>10.3}{:>12.1}{:>8}",
         arm.name,
+        step.start.map_or_else(|| "-".to_owned(), |start| start.to_string()),
         step.seed,
         step.repeat,
         summary.ttft.median,
@@ -320,7 +331,8 @@ fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'
     writeln!(terminal.out)?;
     for step in steps {
         let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
-        writeln!(terminal.out, "{name}  seed {}  repeat {}", step.seed, step.repeat)?;
+        let start = step.start.map_or_else(String::new, |start| format!("  start {start}"));
+        writeln!(terminal.out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
     }
     Ok(Exit::Fine)
 }
