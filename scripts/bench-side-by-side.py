@@ -169,6 +169,7 @@ def compare(load):
     counts = [{tuple(run[key] for key in keys) for run in each} for each in (theirs, ours)]
     good &= counts == [{(count, 0, count * a.input_len, count * a.output_len)}] * 2
     print(f"completed, failed, tokens in and out of every run: vllm {counts[0]}, k3plan {counts[1]}")
+
     def apart(run):
         """Milliseconds between the first and the last start of a wave."""
         starts = sorted(run["start_times"])
@@ -186,9 +187,9 @@ def own_part():
     mock = subprocess.Popen([a.mock, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         at = mock.stdout.readline().strip()
-        for name in CLIENTS * 3:
-            found = [client(name, ("concurrency", 1), 7, "mock", at, "timed", 20)["median_ttft_ms"] - 50]
-            print(f"own part of TTFT against the mock, {name}: {found[0]:.3f} ms", flush=True)
+        for turn, name in enumerate(CLIENTS * 3):
+            run = client(name, ("concurrency", 1), 7, f"mock-{turn}", at, "timed", 20)
+            print(f"own part of TTFT against the mock, {name}: {run['median_ttft_ms'] - 50:.3f} ms", flush=True)
     finally:
         mock.terminate()
 

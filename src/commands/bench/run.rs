@@ -50,6 +50,13 @@ struct Session<'a> {
     cancel: Cancel,
 }
 
+/// An arm's server that is not known to be up.
+struct Starting {
+    target: Target,
+    probe: Probe,
+    process: Option<ServerProcess>,
+}
+
 /// An arm's server, up and checked.
 struct Up {
     target: Target,
@@ -106,6 +113,14 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 session.end(&arm.name, server.take())?;
             }
             start = step.start;
+            if experiment.keep_running {
+                // All before the first is measured, so that none is measured beside one that loads.
+                let starting: Result<Vec<_>, _> =
+                    experiment.arms.iter().map(|arm| session.launch(arm, start, terminal)).collect();
+                for ((arm, place), starting) in experiment.arms.iter().zip(&mut up).zip(starting?) {
+                    *place = Some(session.bring_up(arm, starting)?);
+                }
+            }
         }
         if !experiment.keep_running {
             for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
@@ -115,7 +130,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
         let Some(place) = up.get_mut(step.arm) else { continue };
         if place.is_none() {
-            *place = Some(session.bring_up(arm, step.start, terminal)?);
+            let starting = session.launch(arm, step.start, terminal)?;
+            *place = Some(session.bring_up(arm, starting)?);
         }
         let Some(server) = place else { continue };
         let measured = session.measure(arm, server, *step, &path, terminal)?;
@@ -134,8 +150,13 @@ impl Session<'_> {
         self.folder.join(format!("{}{start}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
     }
 
-    /// Starts an arm's server, waits until it is healthy, checks its groups.
-    fn bring_up(&self, arm: &Arm, start: Option<usize>, terminal: &mut Terminal<'_>) -> Result<Up, Failure> {
+    /// Starts an arm's server.
+    fn launch(
+        &self,
+        arm: &Arm,
+        start: Option<usize>,
+        terminal: &mut Terminal<'_>,
+    ) -> Result<Starting, Failure> {
         let target = parse_target(&arm.address())?;
         let started =
             |cause: String| Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
@@ -157,6 +178,12 @@ impl Session<'_> {
             process = Some(server);
         }
         let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
+        Ok(Starting { target, probe, process })
+    }
+
+    /// Waits until an arm's server is healthy and checks its groups.
+    fn bring_up(&self, arm: &Arm, starting: Starting) -> Result<Up, Failure> {
+        let Starting { target, probe, mut process } = starting;
         self.wait_until_healthy(arm, &probe, process.as_mut())?;
         planned::check(arm, process.as_ref().map(ServerProcess::log).or(arm.log.as_deref()))?;
         Ok(Up { target, process })
