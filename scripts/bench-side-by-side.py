@@ -1,14 +1,25 @@
 #!/usr/bin/env python3
 """Do `vllm bench serve` and `k3plan bench serve` measure the same on a real server?
 
-bench-side-by-side.py --vllm PYTHON [--k3plan target/release/k3plan] [--pairs 40] [--max-concurrency 1 4] [--keep DIR]
+bench-side-by-side.py --vllm PYTHON [--k3plan target/release/k3plan] [--pairs 40] [--max-concurrency 1] [--keep DIR]
 
 One tiny model (tests/live/tiny.py) is served on the CPU, or --url names a server that is up (then --tokenizer too).
-Both clients send the same load in turn, which of them first changes from pair to pair, each pair with a seed of its
-own so that no prompt is in the cache. Printed are the medians over pairs, their difference, that difference's
-standard error, and the noise: how far one client's own runs lie apart (standard deviation). Exit 1 when TTFT, TPOT or
-ITL differ by more than --within percent, token counts differ or a request failed. Then vLLM's own readers take k3plan's results: its sweep plots, the records of its
-benchmark dashboard and its timeline (drawn where seaborn and plotly are installed).
+Both clients send the same load in turn, which of them first changes from pair to pair, each pair and load with a seed
+of its own so that no prompt is in the cache. Printed are the medians over runs; the median of the pairs' ratios
+(`differ`) with its standard error; the ratio of the medians; and the noise: how far one client's own runs lie apart
+(standard deviation). Exit 1 when TTFT, TPOT or ITL differ by more than --within percent, token counts differ or a
+request failed. Then vLLM's own readers take k3plan's results: its sweep plots, the records of its benchmark dashboard
+and its timeline (drawn where seaborn and plotly are installed).
+
+What both send must be the same: vLLM's client sends text, which the server cuts into tokens, so k3plan does too
+(--prompts-as text; `--prompts-as ids` shows what that costs). And what both send must reach the server alike: requests
+that a client sends at once leave vLLM's one after the other, about a millisecond apart, and k3plan's within a tenth of
+that. A wave of four then meets the scheduler as one and three, or as four: another schedule, not another measurement.
+So loads are one request at a time (--max-concurrency 1), and even arrivals at a rate (--rates, a part of what the
+server can do), where nothing hangs on how fast a client sends two. `--max-concurrency 4` shows the difference.
+
+What is left is the client's own work between its clock and the server. `--mock` names a server that answers after
+exactly 50 ms (target/release/examples/mock_server): there both clients' own part of TTFT is measured and printed.
 
 A run is short and there are many, so that the machine's slow changes meet both alike; vLLM's client is one process
 that calls its command line's own `main` once a run, since loading it takes longer than a run.
@@ -40,10 +51,14 @@ p.add_argument("--tokenizer", help="folder with the tokenizer, with --url")
 p.add_argument("--layers", type=int, default=24)
 p.add_argument("--port", type=int, default=8321)
 p.add_argument("--pairs", type=int, default=40)
-p.add_argument("--max-concurrency", type=int, nargs="+", default=[1, 4], help="loads, each compared by itself")
+p.add_argument("--max-concurrency", type=int, nargs="*", default=[1], help="loads, each compared by itself")
+p.add_argument("--rates", type=float, nargs="*", default=[1.0], help="requests a second, evenly: further loads")
 p.add_argument("--waves", type=int, default=4, help="prompts of a run, in multiples of its concurrency")
-p.add_argument("--input-len", type=int, default=128)
-p.add_argument("--output-len", type=int, default=64)
+p.add_argument("--rate-prompts", type=int, default=12, help="prompts of a run at a rate")
+p.add_argument("--input-len", type=int, default=1024)
+p.add_argument("--output-len", type=int, default=32)
+p.add_argument("--prompts-as", choices=["text", "ids"], default="text", help="of k3plan; vLLM's client sends text")
+p.add_argument("--mock", help="mock_server: each client's own part of TTFT against a server that answers in 50 ms")
 p.add_argument("--first-seed", type=int, default=1)
 p.add_argument("--client-cpus", default=str(max(os.sched_getaffinity(0))), help="'' for all")
 p.add_argument("--within", type=float, default=3.0, metavar="PERCENT")
@@ -100,13 +115,19 @@ def pinned(command):
     return on + [str(word) for word in command]
 
 
-def client(name, concurrency, seed, tag):
+def requests(load):
+    kind, size = load
+    return a.waves * size if kind == "concurrency" else a.rate_prompts
+
+
+def client(name, load, seed, tag, at=None, model=None, count=None):
     """One run: the result as it lies in the file."""
-    load = ["--model", a.model, "--random-input-len", a.input_len, "--random-output-len", a.output_len,
-            "--num-prompts", a.waves * concurrency, "--max-concurrency", concurrency, "--ignore-eos",
-            "--temperature", 0, "--seed", seed]
+    at, (kind, size) = at or url, load
+    shape = ["--max-concurrency", size] if kind == "concurrency" else ["--request-rate", size, "--burstiness", "inf"]
+    load = ["--model", model or a.model, "--random-input-len", a.input_len, "--random-output-len", a.output_len,
+            "--num-prompts", count or requests(load), *shape, "--ignore-eos", "--temperature", 0, "--seed", seed]
     if name == "vllm":
-        words = ["--backend", "openai", "--base-url", url, "--tokenizer", tokenizer, "--dataset-name", "random",
+        words = ["--backend", "openai", "--base-url", at, "--tokenizer", tokenizer, "--dataset-name", "random",
                  "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed", "--disable-tqdm",
                  "--result-dir", work, "--result-filename", f"vllm-{tag}.json"]
         driver.stdin.write(json.dumps([str(word) for word in words + load]) + "\n")
@@ -114,7 +135,9 @@ def client(name, concurrency, seed, tag):
         if driver.stdout.readline().strip() != "done":
             sys.exit(f"vllm bench serve failed: see {work / 'vllm.log'}")
     else:
-        command = [a.k3plan, "bench", "serve", "--url", url, "--output", work / f"k3plan-{tag}.json", *load]
+        form = "ids" if at != url else a.prompts_as  # The mock cuts no text.
+        command = [a.k3plan, "bench", "serve", "--url", at, "--output", work / f"k3plan-{tag}.json",
+                   "--prompts-as", form, *load]
         done = subprocess.run(pinned(command), env=env, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"k3plan ended with {done.returncode}: {done.stderr[-2000:]}")
@@ -126,28 +149,54 @@ def spread(values):
     return statistics.stdev(values) / statistics.mean(values) * 100 if len(values) > 1 else float("nan")
 
 
-def compare(concurrency):
+def compare(load):
     """The table of one load; whether all of it holds."""
-    theirs, ours = (runs[concurrency, name] for name in CLIENTS)
+    theirs, ours = (runs[load, name] for name in CLIENTS)
     good = True
-    print(f"\nconcurrency {concurrency}, {len(ours)} pairs of {a.waves * concurrency} requests, "
-          f"{a.input_len} tokens in and {a.output_len} out")
-    print(f"{'':<16} {'vllm':>9} {'k3plan':>9} {'differ':>8} {'error':>7} {'noise vllm':>11} {'noise k3plan':>13}")
+    print(f"\n{load[0]} {load[1]}, {len(ours)} pairs of {requests(load)} requests, "
+          f"{a.input_len} tokens in and {a.output_len} out, k3plan sends {a.prompts_as}")
+    print(f"{'':<16} {'vllm':>9} {'k3plan':>9} {'differ':>8} {'error':>7} {'medians':>9} {'noise vllm':>11} {'noise k3plan':>13}")
     for figure in FIGURES + ["median_e2el_ms"]:
         x, y = ([run[figure] for run in each] for each in (theirs, ours))
-        off = statistics.median(y) / statistics.median(x) * 100 - 100
-        # Medians scatter 1.25 times as much as means; noise that a pair shares is in neither.
-        error = 1.25 * spread([b / a for a, b in zip(x, y)]) / len(x) ** 0.5
+        # Pair by pair, so that what slows the machine for a minute slows both.
+        ratios = sorted(b / a for a, b in zip(x, y))
+        off = statistics.median(ratios) * 100 - 100
+        of_medians = statistics.median(y) / statistics.median(x) * 100 - 100
+        # The quartiles lie 1.35 standard deviations apart, and medians scatter 1.25 times as much as means.
+        low, _, high = statistics.quantiles(ratios) if len(ratios) > 1 else [float("nan")] * 3
+        error = 1.25 * (high - low) / 1.35 / len(x) ** 0.5 * 100
         held = figure not in FIGURES or abs(off) <= a.within
         good &= held
-        print(f"{figure:<16} {statistics.median(x):>9.3f} {statistics.median(y):>9.3f} {off:>+7.2f}% {error:>6.2f}% "
+        print(f"{figure:<16} {statistics.median(x):>9.3f} {statistics.median(y):>9.3f} {off:>+7.2f}% {error:>6.2f}% {of_medians:>+8.2f}% "
               f"{spread(x):>10.2f}% {spread(y):>12.2f}%{'' if held else '  TOO FAR'}")
-    requests = a.waves * concurrency
+    count = requests(load)
     keys = ["completed", "failed", "total_input_tokens", "total_output_tokens"]
     counts = [{tuple(run[key] for key in keys) for run in each} for each in (theirs, ours)]
-    good &= counts == [{(requests, 0, requests * a.input_len, requests * a.output_len)}] * 2
+    good &= counts == [{(count, 0, count * a.input_len, count * a.output_len)}] * 2
     print(f"completed, failed, tokens in and out of every run: vllm {counts[0]}, k3plan {counts[1]}")
+
+    def apart(run):
+        """Milliseconds between the first and the last start of a wave."""
+        starts = sorted(run["start_times"])
+        waves = [starts[i:i + load[1]] for i in range(0, len(starts), load[1])]
+        return statistics.median((max(wave) - min(wave)) * 1000 for wave in waves)
+
+    if load[0] == "concurrency" and load[1] > 1:
+        spreads = [statistics.median(map(apart, each)) for each in (theirs, ours)]
+        print("a wave's requests leave within ms (median): vllm {:.2f}, k3plan {:.2f}".format(*spreads))
     return good
+
+
+def own_part():
+    """What each client adds to the TTFT of a server that answers after exactly 50 ms, in ms."""
+    mock = subprocess.Popen([a.mock, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        at = mock.stdout.readline().strip()
+        for turn, name in enumerate(CLIENTS * 3):
+            run = client(name, ("concurrency", 1), 7, f"mock-{turn}", at, "timed", 20)
+            print(f"own part of TTFT against the mock, {name}: {run['median_ttft_ms'] - 50:.3f} ms", flush=True)
+    finally:
+        mock.terminate()
 
 
 def read_by_vllm():
@@ -157,7 +206,7 @@ def read_by_vllm():
     (sweep / "summary.json").write_text(json.dumps([run for each in runs.values() for run in each]))
     found = subprocess.run([a.vllm, "-c", "import matplotlib, seaborn"], capture_output=True).returncode == 0
     plot = [a.vllm, "-m", "vllm.entrypoints.cli.main", "bench", "sweep", "plot", str(sweep), "--var-x",
-            "total_token_throughput", "--var-y", "median_ttft_ms", "--curve-by", "backend,max_concurrency"]
+            "total_token_throughput", "--var-y", "median_ttft_ms", "--curve-by", "backend,max_concurrency,request_rate"]
     done = subprocess.run(plot + ([] if found else ["--dry-run"]), env=env, capture_output=True, text=True)
     figures = len(list(sweep.glob("*.png")))
     drawn = f"{figures} figure drawn" if found else "dry run, seaborn is not installed"
@@ -185,7 +234,7 @@ except ImportError:
 page = path.with_suffix(".html")
 generate_timeline_plot(requests, page)
 """
-    last = work / f"k3plan-{a.max_concurrency[-1]}-{a.pairs - 1}.json"
+    last = work / f"k3plan-{named(loads[-1])}-{a.pairs - 1}.json"
     again = subprocess.run([a.vllm, "-c", code, str(last)], env=dict(env, SAVE_TO_PYTORCH_BENCHMARK_FORMAT="1"),
                            capture_output=True, text=True)
     print(again.stdout.strip() or again.stderr[-1500:])
@@ -196,19 +245,29 @@ url = a.url or f"http://127.0.0.1:{a.port}"
 server = None if a.url else serve()
 tokenizer = a.tokenizer or str(work / "model")
 CLIENTS = ["vllm", "k3plan"]
-runs = {(concurrency, name): [] for concurrency in a.max_concurrency for name in CLIENTS}
+loads = [("concurrency", size) for size in a.max_concurrency] + [("rate", rate) for rate in a.rates]
+runs = {(load, name): [] for load in loads for name in CLIENTS}
 log = open(work / "vllm.log", "w")
 driver = subprocess.Popen(pinned([a.vllm, "-c", DRIVER]), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=log, text=True)
+
+
+def named(load):
+    return f"{load[0]}-{load[1]:g}"
+
+
 try:
-    for concurrency, name in runs:
-        client(name, concurrency, 0, f"{concurrency}-warm")
+    for load, name in runs:
+        client(name, load, 0, f"{named(load)}-warm")
+    if a.mock:
+        own_part()
     for pair in range(a.pairs):
-        for concurrency in a.max_concurrency:
+        for load in loads:
             for name in CLIENTS[:: 1 if pair % 2 == 0 else -1]:
-                run = client(name, concurrency, a.first_seed + pair, f"{concurrency}-{pair}")
-                runs[concurrency, name].append(run)
-                print(f"pair {pair}, concurrency {concurrency}, {name}: TTFT, TPOT, ITL ms "
+                seed = (a.first_seed + pair) * len(loads) + loads.index(load)
+                run = client(name, load, seed, f"{named(load)}-{pair}")
+                runs[load, name].append(run)
+                print(f"pair {pair}, {named(load)}, {name}: TTFT, TPOT, ITL ms "
                       + " ".join(f"{run[figure]:.3f}" for figure in FIGURES), flush=True)
 finally:
     driver.stdin.close()
@@ -217,8 +276,8 @@ finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait()
 
-good = all([compare(concurrency) for concurrency in a.max_concurrency])
-first = [runs[a.max_concurrency[0], name][0] for name in CLIENTS]
+good = all([compare(load) for load in loads])
+first = [runs[loads[0], name][0] for name in CLIENTS]
 missing = sorted(set(first[0]) - set(first[1]))
 good &= not missing
 print("\nkeys of vLLM that k3plan's file lacks:", missing or "none")

@@ -8,7 +8,8 @@ use std::io::Write as _;
 #[path = "../tests/compare/simulate.rs"]
 mod simulate;
 
-use simulate::{Noise, Setup, found};
+use executor::compare::verdict::Rules;
+use simulate::{Noise, Setup, found, found_by};
 
 const CASES: [(&str, Noise); 15] = [
     ("normal", Noise::Normal),
@@ -47,9 +48,28 @@ fn main() -> std::io::Result<()> {
         });
         writeln!(out, "| {name} | {} |", cells.join(" | "))?;
     }
+    let strict = Rules { rule_out_drift: true, ..Rules::STANDARD };
     let effect = 1.03_f64.ln();
     let cells = columns.map(|(runs, sd)| {
         format!("{:.1}%", found(&Setup { runs, sd, effect, noise: Noise::Normal }, pairs, seed) * 100.0)
     });
-    writeln!(out, "| **a true 3%, normal** | {} |", cells.join(" | "))
+    writeln!(out, "| **a true 3%, normal** | {} |", cells.join(" | "))?;
+    for drift in [0.25, 0.5, 1.0, 4.0] {
+        let cells = columns.map(|(runs, sd)| {
+            let setup = Setup { runs, sd, effect: 0.0, noise: Noise::BackToBack(drift) };
+            format!("{:.1}%", found_by(&setup, pairs, seed, &strict) * 100.0)
+        });
+        writeln!(
+            out,
+            "| `--rule-out-drift`: back to back, drift of {drift} a run | {} |",
+            cells.join(" | ")
+        )?;
+    }
+    for (name, noise) in [("back to back", Noise::Normal), ("interleaved", Noise::Interleaved(0.0))] {
+        let cells = columns.map(|(runs, sd)| {
+            format!("{:.1}%", found_by(&Setup { runs, sd, effect, noise }, pairs, seed, &strict) * 100.0)
+        });
+        writeln!(out, "| **`--rule-out-drift`: a true 3%, {name}** | {} |", cells.join(" | "))?;
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ pub mod distribution;
 pub mod drift;
 pub mod metric;
 pub mod noise_floor;
+pub mod pool;
 pub mod random;
 pub mod read;
 pub mod run;
@@ -94,6 +95,9 @@ pub fn compare(a: &[Run], b: &[Run], options: &Options) -> Result<Comparison, Co
     let mut warnings = Vec::new();
     let mut points = Vec::new();
     for (name, a, b) in split_by_load(a, b, &mut warnings) {
+        let (a, b) = pool::starts(&a, &b, &mut warnings);
+        let (a, b): (Vec<&Run>, Vec<&Run>) =
+            (a.iter().map(AsRef::as_ref).collect(), b.iter().map(AsRef::as_ref).collect());
         points.push(judge_point(name, &a, &b, options, &mut warnings)?);
     }
     care_for_many(&mut points, &options.rules);

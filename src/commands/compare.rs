@@ -59,6 +59,10 @@ struct Settings {
     #[arg(long)]
     unpaired: bool,
 
+    /// Claim nothing that a slow drift of the machine could explain, even with three runs an arm back to back.
+    #[arg(long)]
+    rule_out_drift: bool,
+
     /// Write JSON.
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -114,7 +118,8 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let a = files::load(a)?;
     let b = files::load(&b)?;
     let pairing = if args.unpaired { PairingChoice::Off } else { PairingChoice::Auto };
-    let rules = Rules { margin: margin / 100.0, pairing, ..Rules::STANDARD };
+    let rules =
+        Rules { margin: margin / 100.0, pairing, rule_out_drift: args.rule_out_drift, ..Rules::STANDARD };
     let options = Options { metrics: args.metric, rules };
     let comparison = compare(&a, &b, &options).map_err(explain)?;
     let fails = args.fail_on.is_some_and(|fail_on| check_says_no(&comparison, fail_on));
@@ -148,6 +153,7 @@ fn with_options_after(mut settings: Settings, b: &mut Vec<String>) -> Result<Set
     settings.fail_on = after.fail_on.or(settings.fail_on);
     settings.junit = after.junit.or(settings.junit);
     settings.unpaired |= after.unpaired;
+    settings.rule_out_drift |= after.rule_out_drift;
     settings.json |= after.json;
     settings.markdown |= after.markdown;
     Ok(settings)

@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -14,12 +15,14 @@ fn server(good: usize) -> (SocketAddr, Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (told, answers) = channel();
-    let left = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(good));
+    let left = Arc::new(std::sync::atomic::AtomicUsize::new(good));
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let (told, left) = (told.clone(), std::sync::Arc::clone(&left));
+            let (told, left) = (told.clone(), Arc::clone(&left));
             std::thread::spawn(move || {
-                let _ = answer_all(stream.unwrap(), &left, &told);
+                let _ = answer_all(stream.unwrap(), &left, &|| {}, &|| {
+                    let _ = told.send(());
+                });
             });
         }
     });
@@ -29,7 +32,8 @@ fn server(good: usize) -> (SocketAddr, Receiver<()>) {
 fn answer_all(
     mut stream: TcpStream,
     left: &std::sync::atomic::AtomicUsize,
-    told: &std::sync::mpsc::Sender<()>,
+    before: &dyn Fn(),
+    after: &dyn Fn(),
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
@@ -62,6 +66,7 @@ fn answer_all(
         if left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err() {
             continue;
         }
+        before();
         let body: Value = serde_json::from_slice(&body)?;
         let (prompt, count) =
             (body["prompt"].as_array().unwrap().len(), body["max_tokens"].as_u64().unwrap());
@@ -70,7 +75,7 @@ fn answer_all(
             "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{count}}}}}\n\ndata: [DONE]\n\n"
         );
         write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len())?;
-        let _ = told.send(());
+        after();
     }
 }
 
@@ -180,6 +185,69 @@ fn a_killed_run_keeps_every_finished_request() {
     let result = read(&folder.path().join("r.json"));
     assert_eq!((&result["completed"], &result["k3plan"]["interrupted"]), (&3.into(), &true.into()));
     assert_eq!(result["k3plan"]["requests_not_sent"], 3);
+}
+
+/// A server that tells when it has read a completion's request, and answers none before the second channel closes.
+fn holding_server() -> (SocketAddr, Receiver<()>, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, held) = channel();
+    let (release, released) = channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (told, released) = (told.clone(), Arc::clone(&released));
+            std::thread::spawn(move || {
+                let left = std::sync::atomic::AtomicUsize::new(usize::MAX);
+                let hold = || {
+                    let _ = told.send(());
+                    // An error says that the other end is gone, for this thread and all that wait behind it.
+                    let _ = released.lock().unwrap().recv();
+                };
+                let _ = answer_all(stream.unwrap(), &left, &hold, &|| {});
+            });
+        }
+    });
+    (address, held, release)
+}
+
+/// Memory that a process has in use, in KiB.
+fn resident(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stream_costs_a_hundred_kibibytes_at_most() {
+    const FEW: usize = 10;
+    const MANY: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let in_use = [FEW, MANY].map(|streams| {
+        let (address, held, release) = holding_server();
+        let count = streams.to_string();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_k3plan"))
+            .args(["bench", "serve", "--url", &format!("http://{address}"), "--model", "tiny"])
+            .args(["--num-prompts", &count, "--max-concurrency", &count, "--metrics-interval", "0"])
+            .args(["--output", &format!("{streams}.json")])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        for _ in 0..streams {
+            held.recv().unwrap();
+        }
+        let in_use = resident(child.id());
+        drop(release);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(read(&folder.path().join(format!("{streams}.json")))["completed"], streams);
+        in_use
+    });
+    // As 10,000 streams in 1 GB: prompts of 1,024 tokens, planned and sent, are in it.
+    let each = in_use[1].saturating_sub(in_use[0]) / (MANY - FEW) as u64;
+    assert!(each < 100, "{each} KiB a stream");
 }
 
 fn experiment(folder: &Path, arms: &str) -> Output {

@@ -57,6 +57,8 @@ pub struct Run {
     pub tool: Tool,
     /// The seed of the load. `None` where the file does not say.
     pub seed: Option<u64>,
+    /// Which start of its arm's server was measured, from 0. `None` where the file does not say.
+    pub start: Option<u64>,
     /// When the run happened, as text that sorts by time (`20251020-153000`, or seconds since the epoch with
     /// leading zeros). `None` where the file does not say.
     pub time: Option<String>,
@@ -79,6 +81,7 @@ impl Run {
             source: source.into(),
             tool,
             seed: None,
+            start: None,
             time: None,
             in_order: true,
             labels: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use super::bootstrap::{self, Interval};
 use super::difference::{Difference, Observation, Pairing, PairingChoice, difference, share_difference};
-use super::drift::f64_from;
+use super::drift::{Drift, f64_from};
 use super::metric::{Direction, Metric, Scale};
 use super::noise_floor::{self, PRIOR_DF, PRIOR_SD};
 
@@ -67,13 +67,16 @@ pub struct Rules {
     pub margin: f64,
     /// Whether pairs may be used.
     pub pairing: PairingChoice,
+    /// Whether nothing is claimed that a drift could explain, with few runs back to back too.
+    pub rule_out_drift: bool,
     /// Of the bootstrap.
     pub seed: u64,
 }
 
 impl Rules {
     /// The rules that `docs/compare.md` gives reasons for: level 0.04, margin 5%, pairs by seed where they help.
-    pub const STANDARD: Self = Self { level: 0.04, margin: 0.05, pairing: PairingChoice::Auto, seed: 0 };
+    pub const STANDARD: Self =
+        Self { level: 0.04, margin: 0.05, pairing: PairingChoice::Auto, rule_out_drift: false, seed: 0 };
 }
 
 /// One metric of both arms, compared.
@@ -199,7 +202,8 @@ pub fn settle(result: &mut MetricComparison, rules: &Rules) {
 
 /// Whether the test claims a difference: the p value is small and no drift explains it as well.
 pub fn is_claim(test: &Difference, p_value: f64, rules: &Rules) -> bool {
-    p_value <= rules.level && !test.drift.is_some_and(|drift| drift.explains)
+    let stands_against = |drift: Drift| !(drift.explains || (rules.rule_out_drift && drift.could_explain));
+    p_value <= rules.level && test.drift.is_none_or(stands_against)
 }
 
 fn advice(

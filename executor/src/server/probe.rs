@@ -87,9 +87,9 @@ impl Probe {
         Some(answer.get("prompt")?.as_str()?.to_owned())
     }
 
-    /// The token ids of a text without special tokens, from vLLM's `/tokenize`.
-    pub fn tokenize(&self, model: &str, text: &str) -> Option<Vec<u32>> {
-        let body = json!({"model": model, "prompt": text, "add_special_tokens": false});
+    /// The token ids of a text, with or without the special tokens around it, from vLLM's `/tokenize`.
+    pub fn tokenize(&self, model: &str, text: &str, special: bool) -> Option<Vec<u32>> {
+        let body = json!({"model": model, "prompt": text, "add_special_tokens": special});
         let answer = self.post("/tokenize", &body)?;
         let tokens = answer.get("tokens")?.as_array()?.iter();
         tokens.map(|token| u32::try_from(token.as_u64()?).ok()).collect()
@@ -125,7 +125,7 @@ pub struct ServerTokens<'a> {
 
 impl CountTokens for ServerTokens<'_> {
     fn count(&mut self, text: &str) -> u64 {
-        let counted = if self.guessed { None } else { self.probe.tokenize(self.model, text) };
+        let counted = if self.guessed { None } else { self.probe.tokenize(self.model, text, false) };
         counted.map_or_else(
             || {
                 self.guessed = true;

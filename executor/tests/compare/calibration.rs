@@ -4,8 +4,9 @@
 //! prints the table of docs/compare.md.
 
 use executor::compare::difference::PairingChoice;
+use executor::compare::verdict::Rules;
 
-use super::simulate::{Noise, Setup, found, found_as};
+use super::simulate::{Noise, Setup, found, found_by};
 
 /// Pairs a case; the standard error of a share of 5% over 800 pairs is 0.8%.
 const PAIRS: u32 = 800;
@@ -64,9 +65,24 @@ fn a_strong_drift_of_arms_one_after_the_other_is_not_taken_for_a_change() {
 }
 
 #[test]
+fn with_a_drift_ruled_out_none_is_taken_for_a_change() {
+    let rules = Rules { rule_out_drift: true, ..Rules::STANDARD };
+    for sd in [pr_noise(), 0.02] {
+        for drift in [0.1, 0.25, 0.5, 1.0, 2.0, 4.0] {
+            let setup = Setup { runs: 3, sd, effect: 0.0, noise: Noise::BackToBack(drift) };
+            let alarms = found_by(&setup, PAIRS, 5, &rules);
+            assert!(alarms <= 0.06, "{sd} {drift}: {alarms}");
+        }
+    }
+    let effect = 1.03_f64.ln();
+    let interleaved = Setup { runs: 3, sd: pr_noise(), effect, noise: Noise::Interleaved(0.0) };
+    assert!(found_by(&interleaved, PAIRS, 6, &rules) >= 0.9);
+}
+
+#[test]
 fn pairs_by_seed_see_what_the_seeds_hide() {
     let setup = Setup { runs: 6, sd: 0.007, effect: 0.02, noise: Noise::Seeds(6.0) };
-    let paired = found_as(&setup, PAIRS, 3, PairingChoice::Auto);
-    let apart = found_as(&setup, PAIRS, 3, PairingChoice::Off);
+    let as_pairs = |pairing| found_by(&setup, PAIRS, 3, &Rules { pairing, ..Rules::STANDARD });
+    let (paired, apart) = (as_pairs(PairingChoice::Auto), as_pairs(PairingChoice::Off));
     assert!(paired > 5.0 * apart, "{paired} against {apart}");
 }

@@ -1,6 +1,6 @@
 //! Arms whose truth is known.
 
-use executor::compare::difference::{Observation, PairingChoice, difference};
+use executor::compare::difference::{Observation, difference};
 use executor::compare::random::Random;
 use executor::compare::verdict::{Rules, is_claim};
 
@@ -31,19 +31,19 @@ pub(crate) struct Setup {
     pub(crate) noise: Noise,
 }
 
-/// [`found_as`] with pairs by seed where they help.
+/// [`found_by`] by the standard rules.
 pub(crate) fn found(setup: &Setup, pairs: u32, seed: u64) -> f64 {
-    found_as(setup, pairs, seed, PairingChoice::Auto)
+    found_by(setup, pairs, seed, &Rules::STANDARD)
 }
 
 /// The share of `pairs` simulated pairs for which the verdict is a difference.
-pub(crate) fn found_as(setup: &Setup, pairs: u32, seed: u64, pairing: PairingChoice) -> f64 {
+pub(crate) fn found_by(setup: &Setup, pairs: u32, seed: u64, rules: &Rules) -> f64 {
     let mut random = Random::new(seed);
     let mut claims = 0;
     for _ in 0..pairs {
         let (a, b) = pair(setup, &mut random);
-        let Some(test) = difference(&a, &b, pairing) else { continue };
-        claims += u32::from(is_claim(&test, test.p_value, &Rules::STANDARD));
+        let Some(test) = difference(&a, &b, rules.pairing) else { continue };
+        claims += u32::from(is_claim(&test, test.p_value, rules));
     }
     f64::from(claims) / f64::from(pairs)
 }
@@ -84,12 +84,14 @@ fn pair(setup: &Setup, random: &mut Random) -> (Vec<Observation>, Vec<Observatio
                 right += slope * (place + setup.runs as f64);
             }
         }
-        let run = |value: f64| Observation {
+        let interleaved = matches!(setup.noise, Noise::Interleaved(_));
+        let run = |value: f64, later: f64| Observation {
             seed: Some(index as u64),
+            order: interleaved.then_some(2.0 * place + later),
             ..Observation::bare(11.09_f64.ln() + value * setup.sd)
         };
-        a.push(run(left));
-        let mut second = run(right);
+        a.push(run(left, 0.0));
+        let mut second = run(right, 1.0);
         second.value += setup.effect;
         b.push(second);
     }

@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use executor::load::arrival::{Arrivals, RampShape};
 use executor::load::dataset::random_tokens::RandomShape;
 use executor::load::dataset::{DatasetError, file, mooncake, share_gpt};
-use executor::load::request::{self, Api, PlannedRequest, Prompt};
+use executor::load::request::{self, Api, PlannedRequest};
 use executor::load::run::Limits;
 use executor::load::summary::Goodput;
 use executor::server::probe::{Probe, ServerTokens};
 use serde_json::{Map, Value, json};
 
+use super::spelling::Speller;
 use crate::failure::Failure;
 
 /// What is sent, how much of it, and when. Names are those of `vllm bench serve` where it has them.
@@ -52,6 +53,9 @@ pub(super) struct LoadArgs {
     /// Token ids to draw random prompts from, first..after-last.
     #[arg(long, value_name = "FIRST..END", value_parser = parse_range, default_value = "256..1024")]
     pub(super) token_ids: Range<u32>,
+    /// How random prompts are sent: as token ids, or as text that the server cuts into as many tokens.
+    #[arg(long, value_enum, default_value_t = PromptsAs::Ids)]
+    pub(super) prompts_as: PromptsAs,
     /// Answer length for data sets, instead of each entry's own.
     #[arg(long)]
     pub(super) dataset_output_len: Option<u32>,
@@ -145,6 +149,15 @@ pub(super) enum Dataset {
     Mooncake,
     /// JSON lines with `prompt`, `prompt_token_ids` or `messages`.
     Custom,
+}
+
+/// The form of a random prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PromptsAs {
+    /// Exact without the server's help, and nothing is left for it to do.
+    Ids,
+    /// As `vllm bench serve` sends them: the server's time to cut the text counts, as it does for users.
+    Text,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -302,12 +315,24 @@ impl LoadArgs {
             Dataset::Random => self.shape().draw(self.num_warmups, seed, "warm-up").map_err(failed)?,
             _ => requests.iter().cycle().take(self.num_warmups).cloned().collect(),
         };
-        if self.api() == Api::Chat {
+        let as_text = self.prompts_as == PromptsAs::Text;
+        if self.api() == Api::Chat || as_text {
             let all = requests.iter_mut().chain(&mut warmups);
-            if !spell_out(all, model, probe) {
-                notes.push(
+            // A chat's template adds what it will; a completion's special tokens count into its length.
+            let speller = Speller { probe, model, special: self.api() == Api::Completions };
+            match speller.spell_out(all) {
+                Some(0) => {}
+                Some(off) => notes.push(format!(
+                    "{off} prompts are a few tokens off: no text was found that the server cuts into as many"
+                )),
+                None if as_text => {
+                    return Err(Failure::new("the server does not turn token ids into text")
+                        .caused_by("`--prompts-as text` asks it at `/detokenize` and `/tokenize`")
+                        .hint("leave the option out, or take texts from a file by `--dataset-name custom`"));
+                }
+                None => notes.push(
                     "the server does not turn token ids into text: chats carry numbers as words".to_owned(),
-                );
+                ),
             }
         }
         let arrivals = self.arrivals()?;
@@ -327,7 +352,7 @@ impl LoadArgs {
         let number = |value: f64| if value.is_finite() { json!(value) } else { json!("inf") };
         let name =
             |value: Option<clap::builder::PossibleValue>| value.map(|value| value.get_name().to_owned());
-        json!({
+        let mut settings = json!({
             "backend": self.api().backend(),
             "endpoint": self.endpoint,
             "dataset_name": name(self.dataset_name.to_possible_value()),
@@ -355,7 +380,12 @@ impl LoadArgs {
             "count_tokens": name(self.count_tokens.to_possible_value()),
             "goodput": self.goodput.iter().map(|(name, ms)| format!("{name}:{ms}")).collect::<Vec<_>>(),
             "metric_percentiles": self.metric_percentiles,
-        })
+        });
+        if let (PromptsAs::Text, Some(map)) = (self.prompts_as, settings.as_object_mut()) {
+            // Left out where it is the usual, so that older journals can be resumed.
+            map.insert("prompts_as".to_owned(), "text".into());
+        }
+        settings
     }
 }
 
@@ -366,20 +396,4 @@ fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
         .ok()
         .filter(|time| !time.is_zero() && value <= MOST)
         .ok_or_else(|| Failure::new(format!("`--{flag}` must be above 0 and at most {MOST} seconds")))
-}
-
-/// Turns token ids into text that the server counts as many tokens, as far as it helps; false when it does not.
-fn spell_out<'r>(requests: impl Iterator<Item = &'r mut PlannedRequest>, model: &str, probe: &Probe) -> bool {
-    for request in requests {
-        let Prompt::Tokens(ids) = &request.prompt else { continue };
-        let Some(mut text) = probe.detokenize(model, ids) else { return false };
-        if let Some(again) = probe.tokenize(model, &text)
-            && again.len() > ids.len()
-            && let Some(shorter) = again.get(..ids.len())
-        {
-            text = probe.detokenize(model, shorter).unwrap_or(text);
-        }
-        request.prompt = Prompt::Text(text);
-    }
-    true
 }

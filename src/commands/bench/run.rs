@@ -50,6 +50,13 @@ struct Session<'a> {
     cancel: Cancel,
 }
 
+/// An arm's server that is not known to be up.
+struct Starting {
+    target: Target,
+    probe: Probe,
+    process: Option<ServerProcess>,
+}
+
 /// An arm's server, up and checked.
 struct Up {
     target: Target,
@@ -81,10 +88,11 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     writeln!(terminal.out, "{}", experiment.title)?;
     writeln!(
         terminal.out,
-        "{:<16}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
-        "arm", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
+        "{:<16}{:>6}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
+        "arm", "start", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
     )?;
     let mut up: Vec<Option<Up>> = experiment.arms.iter().map(|_| None).collect();
+    let mut start = None;
     let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); experiment.arms.len()];
     for step in &steps {
         let Some(arm) = experiment.arms.get(step.arm) else { continue };
@@ -100,6 +108,20 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
                 .hint("go on with `--resume`, or name another folder by `--output`")
                 .into());
         }
+        if step.start != start {
+            for (arm, server) in experiment.arms.iter().zip(&mut up) {
+                session.end(&arm.name, server.take())?;
+            }
+            start = step.start;
+            if experiment.keep_running {
+                // All before the first is measured, so that none is measured beside one that loads.
+                let starting: Result<Vec<_>, _> =
+                    experiment.arms.iter().map(|arm| session.launch(arm, start, terminal)).collect();
+                for ((arm, place), starting) in experiment.arms.iter().zip(&mut up).zip(starting?) {
+                    *place = Some(session.bring_up(arm, starting)?);
+                }
+            }
+        }
         if !experiment.keep_running {
             for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
                 let name = experiment.arms.get(index).map_or("", |arm| arm.name.as_str());
@@ -108,7 +130,8 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
         let Some(place) = up.get_mut(step.arm) else { continue };
         if place.is_none() {
-            *place = Some(session.bring_up(arm, terminal)?);
+            let starting = session.launch(arm, step.start, terminal)?;
+            *place = Some(session.bring_up(arm, starting)?);
         }
         let Some(server) = place else { continue };
         let measured = session.measure(arm, server, *step, &path, terminal)?;
@@ -123,11 +146,17 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
 
 impl Session<'_> {
     fn result_path(&self, arm: &Arm, step: Step) -> PathBuf {
-        self.folder.join(format!("{}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
+        let start = step.start.map_or_else(String::new, |start| format!("-start{start}"));
+        self.folder.join(format!("{}{start}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
     }
 
-    /// Starts an arm's server, waits until it is healthy, checks its groups.
-    fn bring_up(&self, arm: &Arm, terminal: &mut Terminal<'_>) -> Result<Up, Failure> {
+    /// Starts an arm's server.
+    fn launch(
+        &self,
+        arm: &Arm,
+        start: Option<usize>,
+        terminal: &mut Terminal<'_>,
+    ) -> Result<Starting, Failure> {
         let target = parse_target(&arm.address())?;
         let started =
             |cause: String| Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
@@ -141,13 +170,20 @@ impl Session<'_> {
                     .hint("end it, or give the arm another `port`"));
             }
             let environment = arm.filled_environment()?;
-            let log = self.folder.join(format!("{}.log", arm.name));
+            let start = start.map_or_else(String::new, |start| format!("-start{start}"));
+            let log = self.folder.join(format!("{}{start}.log", arm.name));
             let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
                 |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
             )?;
             process = Some(server);
         }
         let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
+        Ok(Starting { target, probe, process })
+    }
+
+    /// Waits until an arm's server is healthy and checks its groups.
+    fn bring_up(&self, arm: &Arm, starting: Starting) -> Result<Up, Failure> {
+        let Starting { target, probe, mut process } = starting;
         self.wait_until_healthy(arm, &probe, process.as_mut())?;
         planned::check(arm, process.as_ref().map(ServerProcess::log).or(arm.log.as_deref()))?;
         Ok(Up { target, process })
@@ -222,6 +258,7 @@ impl Session<'_> {
             ("arm".to_owned(), arm.name.clone()),
             ("repeat".to_owned(), step.repeat.to_string()),
         ];
+        metadata.extend(step.start.map(|start| ("server_start".to_owned(), start.to_string())));
         metadata.extend(arm.shown_command().map(|command| ("command".to_owned(), command)));
         if !arm.env.is_empty() {
             metadata.push(("env".to_owned(), arm.shown_environment()));
@@ -286,8 +323,9 @@ fn tell_measured(
     let summary = &measured.summary;
     writeln!(
         terminal.out,
-        "{:<16}{:>6}{:>8}{:>10.3}{:>10.3}{:>10.3}{:>12.1}{:>8}",
+        "{:<16}{:>6}{:>6}{:>8}{:>10.3}{:>10.3}{:>10.3}{:>12.1}{:>8}",
         arm.name,
+        step.start.map_or_else(|| "-".to_owned(), |start| start.to_string()),
         step.seed,
         step.repeat,
         summary.ttft.median,
@@ -320,7 +358,8 @@ fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'
     writeln!(terminal.out)?;
     for step in steps {
         let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
-        writeln!(terminal.out, "{name}  seed {}  repeat {}", step.seed, step.repeat)?;
+        let start = step.start.map_or_else(String::new, |start| format!("  start {start}"));
+        writeln!(terminal.out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
     }
     Ok(Exit::Fine)
 }

@@ -72,6 +72,7 @@ fn result(result: &MetricComparison) -> Value {
             "p_value": drift.p_value,
             "order_known": drift.order_known,
             "explains": drift.explains,
+            "could_explain": drift.could_explain,
         })),
         "advice": result.advice.map(|advice| json!({
             "runs_an_arm": advice.runs_an_arm,

@@ -16,6 +16,9 @@ pub(super) fn document(comparison: &Comparison, rules: &Rules) -> String {
         if let Some(reason) = words::reason(result, rules) {
             add(&mut text, format_args!("- `{}`: {reason}\n", result.metric));
         }
+        if let Some(caveat) = words::caveat(result) {
+            add(&mut text, format_args!("- `{}`: {caveat}\n", result.metric));
+        }
         if let (Some(floor), Some(smallest)) = (result.noise_floor, result.smallest_effect) {
             add(
                 &mut text,

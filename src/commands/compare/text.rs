@@ -66,6 +66,9 @@ fn write_deciding(result: &MetricComparison, rules: &Rules, terminal: &mut Termi
     if let Some(reason) = words::reason(result, rules) {
         writeln!(terminal.out, "  why              {reason}")?;
     }
+    if let Some(caveat) = words::caveat(result) {
+        writeln!(terminal.out, "  unless           {caveat}")?;
+    }
     Ok(())
 }
 

@@ -96,6 +96,23 @@ pub(super) fn reason(result: &MetricComparison, rules: &Rules) -> Option<String>
     })
 }
 
+/// What else would explain a claim: few runs back to back leave a drift open.
+pub(super) fn caveat(result: &MetricComparison) -> Option<String> {
+    let claimed = matches!(result.verdict, Verdict::Better | Verdict::Worse);
+    let drift = result.difference?.drift.filter(|drift| claimed && drift.could_explain)?;
+    let runs_apart = drift.runs_apart.abs();
+    let per_run = if runs_apart > 0.0 { result.effect / runs_apart } else { result.effect };
+    let order = if drift.order_known {
+        "the arms ran one after the other"
+    } else {
+        "the order of the runs is not known"
+    };
+    Some(format!(
+        "{order}: a machine that drifts by {} a run would look the same; interleave the arms (A B B A) to rule it out",
+        size(per_run)
+    ))
+}
+
 fn what_to_run(advice: &Advice) -> String {
     let see = size(advice.to_see);
     let order = if advice.interleave { ", in the order A B B A" } else { "" };

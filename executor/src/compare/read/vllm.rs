@@ -27,6 +27,10 @@ pub(super) fn read(file: &str, document: &Value) -> Result<Run, ReadError> {
     let mut run = Run::new(file, if own.is_some() { Tool::K3plan } else { Tool::Vllm });
     let nested = |key: &str| own.and_then(|own| own.get(key));
     run.seed = seed(object.get("seed")).or_else(|| seed(nested("seed")));
+    if own.is_some() {
+        let start = object.get("server_start").and_then(Value::as_str);
+        run.start = start.and_then(|start| start.parse().ok());
+    }
     // The date knows whole seconds only.
     run.time = time(nested("started_at").and_then(Value::as_f64))
         .or_else(|| object.get("date").and_then(Value::as_str).map(str::to_owned));

@@ -26,6 +26,9 @@ pub(super) struct Experiment {
     #[serde(default = "one")]
     pub(super) repeats: usize,
     pub(super) order: Order,
+    /// How often every server is started anew. Each start is measured with every seed and repeat; `compare` pools
+    /// these rounds, since what differs from start to start is noise that more rounds of one start do not show.
+    pub(super) starts: Option<usize>,
     /// Whether all servers run at the same time, from the first step to the last.
     #[serde(default)]
     pub(super) keep_running: bool,
@@ -98,6 +101,8 @@ pub(super) struct Step {
     pub(super) arm: usize,
     pub(super) seed: u64,
     pub(super) repeat: usize,
+    /// Which start of the server, from 0; `None` where the experiment does not count them.
+    pub(super) start: Option<usize>,
 }
 
 impl Experiment {
@@ -107,6 +112,17 @@ impl Experiment {
         let wrong = |what: String| Err(Failure::new("failed to read the experiment").caused_by(what));
         if experiment.arms.is_empty() || experiment.seeds.is_empty() || experiment.repeats == 0 {
             return wrong("it has no arms, no seeds or no repeats".to_owned());
+        }
+        if let Some(starts) = experiment.starts {
+            if starts == 0 {
+                return wrong("`starts` is 0".to_owned());
+            }
+            if let Some(arm) = experiment.arms.iter().find(|arm| arm.command.is_none()) {
+                return wrong(format!(
+                    "`starts` needs a `command` of every arm, and `{}` has none",
+                    arm.name
+                ));
+            }
         }
         let mut names = std::collections::BTreeSet::new();
         for arm in &experiment.arms {
@@ -167,20 +183,36 @@ impl Experiment {
 
     /// All measurements, in order.
     pub(super) fn steps(&self) -> Vec<Step> {
+        let Some(starts) = self.starts else { return self.turns(self.order, None, false) };
+        // One server at a time: all rounds of a start come in a row, and the arms take turns start by start.
+        let within = if self.keep_running { self.order } else { Order::BackToBack };
+        let one = |start: usize| self.turns(within, Some(start), self.order == Order::Abba && start % 2 == 1);
+        if self.order == Order::BackToBack {
+            let arms = 0..self.arms.len();
+            let of_arm = |arm| (0..starts).flat_map(one).filter(move |step| step.arm == arm);
+            return arms.flat_map(of_arm).collect();
+        }
+        (0..starts).flat_map(one).collect()
+    }
+
+    /// The measurements of one start, from the first arm on or `backwards` from the last.
+    fn turns(&self, order: Order, start: Option<usize>, backwards: bool) -> Vec<Step> {
         let rounds: Vec<(usize, u64)> =
             (0..self.repeats).flat_map(|repeat| self.seeds.iter().map(move |seed| (repeat, *seed))).collect();
-        let step = |arm: usize, (repeat, seed): (usize, u64)| Step { arm, seed, repeat };
-        let arms = 0..self.arms.len();
-        match self.order {
+        let step = |arm: usize, (repeat, seed): (usize, u64)| Step { arm, seed, repeat, start };
+        let mut arms: Vec<usize> = (0..self.arms.len()).collect();
+        if backwards {
+            arms.reverse();
+        }
+        let all = |round: (usize, u64)| arms.iter().map(|arm| step(*arm, round)).collect::<Vec<_>>();
+        match order {
             Order::BackToBack => {
-                arms.flat_map(|arm| rounds.iter().map(move |round| step(arm, *round))).collect()
+                arms.iter().flat_map(|arm| rounds.iter().map(|round| step(*arm, *round))).collect()
             }
-            Order::Interleaved => {
-                rounds.iter().flat_map(|round| arms.clone().map(|arm| step(arm, *round))).collect()
-            }
+            Order::Interleaved => rounds.iter().flat_map(|round| all(*round)).collect(),
             Order::Abba => {
                 let turn = |(place, round): (usize, &(usize, u64))| {
-                    let forward: Vec<Step> = arms.clone().map(|arm| step(arm, *round)).collect();
+                    let forward = all(*round);
                     if place % 2 == 0 { forward } else { forward.into_iter().rev().collect() }
                 };
                 rounds.iter().enumerate().flat_map(turn).collect()
@@ -297,6 +329,27 @@ mod tests {
         assert_eq!(order("back_to_back"), [(0, 1), (0, 2), (1, 1), (1, 2)]);
         assert_eq!(order("interleaved"), [(0, 1), (1, 1), (0, 2), (1, 2)]);
         assert_eq!(order("abba"), [(0, 1), (1, 1), (1, 2), (0, 2)]);
+    }
+
+    #[test]
+    fn orders_of_several_starts() {
+        let order = |order: &str, more: &str| -> Vec<(usize, usize, u64)> {
+            let text = format!(
+                "title: t\nsource: s\ndate: d\nseeds: [1, 2]\nstarts: 2\norder: {order}\nload: {{}}\n{more}arms:\n  \
+                 - {{name: a, port: 1, command: [x]}}\n  - {{name: b, port: 2, command: [x]}}\n"
+            );
+            let steps = Experiment::read(&text).unwrap().steps();
+            steps.iter().map(|step| (step.start.unwrap(), step.arm, step.seed)).collect()
+        };
+        let in_rows =
+            [(0, 0, 1), (0, 0, 2), (0, 1, 1), (0, 1, 2), (1, 1, 1), (1, 1, 2), (1, 0, 1), (1, 0, 2)];
+        assert_eq!(order("abba", ""), in_rows);
+        let together =
+            [(0, 0, 1), (0, 1, 1), (0, 1, 2), (0, 0, 2), (1, 1, 1), (1, 0, 1), (1, 0, 2), (1, 1, 2)];
+        assert_eq!(order("abba", "keep_running: true\n"), together);
+        let arms = order("back_to_back", "");
+        assert!(arms.iter().map(|(_, arm, _)| arm).is_sorted());
+        assert!(experiment("abba", "starts: 2\n").is_err(), "servers that are not started here");
     }
 
     #[test]
