@@ -152,7 +152,11 @@ mod tests {
             ("Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B"),
             ("deepseek-ai/DeepSeek-V3-0324", "deepseek-ai/DeepSeek-V3"),
         ] {
-            assert_eq!(find(asked).map(|model| model.shape).ok(), find(meant).map(|model| model.shape).ok(), "{asked}");
+            assert_eq!(
+                find(asked).map(|model| model.shape).ok(),
+                find(meant).map(|model| model.shape).ok(),
+                "{asked}"
+            );
             assert!(find(meant).is_ok(), "{meant}");
         }
         assert!(find("deepseek-ai/DeepSeek-V2").is_err());

@@ -117,9 +117,9 @@ impl Hardware {
             plain = plain.strip_suffix(form).unwrap_or(plain);
         }
         let called = |hardware: &&Self| {
-            [lower.as_str(), plain].into_iter().any(|own| {
-                hardware.name == own || hardware.aliases.iter().any(|alias| alias == own)
-            })
+            [lower.as_str(), plain]
+                .into_iter()
+                .any(|own| hardware.name == own || hardware.aliases.iter().any(|alias| alias == own))
         };
         KNOWN.iter().find(called).ok_or_else(|| {
             let known: Vec<&str> = KNOWN.iter().map(|hardware| hardware.name.as_str()).collect();
