@@ -27,8 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Say too what the groups cost a step on this device, as they are and after each change: h100, h200, b200, b300,
-    /// mi300x, mi325x, mi350x, mi355x.
+    /// Say too what the groups cost a step on this device, such as mi355x, as they are and after each change.
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
 

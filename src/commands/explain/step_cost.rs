@@ -63,7 +63,7 @@ impl StepCost {
         let spread = (NINETY * deviation.unwrap_or(Factor::LaunchUs.spread())).exp();
         let drafts = scenario.num_speculative_tokens.unwrap_or(0);
         let arm = |change: usize, grouping: &Grouping| {
-            let dispatch: Dispatch = groups::dispatch(grouping, &hardware, drafts > 0);
+            let dispatch: Dispatch = groups::dispatch(grouping, hardware, drafts > 0);
             let ms = dispatch.time(&factors) * 1e3;
             Arm {
                 change,
