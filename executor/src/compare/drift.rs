@@ -38,6 +38,10 @@ const LEVEL_FEW: f64 = 0.25;
 const LEVEL_MANY: f64 = 0.045;
 const MANY_RUNS: usize = 8;
 
+/// Arms whose middles lie no farther apart than this, in runs, took turns: a slope known as badly says enough about
+/// so short a distance, and the strict level costs no power.
+const INTERLEAVED: f64 = 1.0;
+
 /// What a drift must leave of the difference besides, where the level is that lax: keeps drifts out that are far
 /// stronger than the noise.
 const SHARE_FEW: f64 = 0.25;
@@ -92,7 +96,7 @@ pub fn fit(
         looked_at && !clear
     };
     let could_explain = explains_at(LEVEL_MANY, 0.0);
-    let few = a.len() + b.len() < MANY_RUNS;
+    let few = a.len() + b.len() < MANY_RUNS && runs_apart.abs() > INTERLEAVED;
     let explains = if few { explains_at(LEVEL_FEW, SHARE_FEW) } else { could_explain };
     Some(Drift {
         slope_per_run: slope,
