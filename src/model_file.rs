@@ -64,6 +64,14 @@ pub(crate) struct EngineFlags {
     #[arg(long, default_value = "auto", value_name = "DTYPE")]
     pub(crate) mamba_ssm_cache_dtype: String,
 
+    /// How the encoder of images or sound is spread over the ranks: weights (split), data (whole on each).
+    #[arg(long, default_value = "weights", value_name = "MODE")]
+    pub(crate) mm_encoder_tp_mode: String,
+
+    /// Run the language model alone, without its encoders.
+    #[arg(long)]
+    pub(crate) language_model_only: bool,
+
     /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
     #[arg(long, value_name = "PLATFORM")]
     pub(crate) platform: Option<String>,
@@ -101,6 +109,15 @@ impl EngineFlags {
                     .hint("write none, align or all"));
             }
         };
+        let splits_encoder = match self.mm_encoder_tp_mode.as_str() {
+            "weights" => true,
+            "data" => false,
+            other => {
+                return Err(failed()
+                    .caused_by(format!("`{other}` is no mode of an encoder"))
+                    .hint("write weights or data"));
+            }
+        };
         let settings = ImportSettings {
             tensor_parallel_size: self.tp.unwrap_or(1),
             max_model_len: self.max_model_len.or_else(|| own_length(&config)).unwrap_or(8192),
@@ -111,6 +128,8 @@ impl EngineFlags {
             mamba_cache_mode,
             mamba_cache_dtype: self.mamba_cache_dtype.clone(),
             mamba_ssm_cache_dtype: self.mamba_ssm_cache_dtype.clone(),
+            splits_encoder,
+            language_model_only: self.language_model_only,
             platform,
             version: version.unwrap_or_default(),
             draft_prefix: String::new(),
@@ -152,6 +171,11 @@ impl EngineFlags {
             .or(log.count("max_model_len").map(|found| found.value))
             .or(log.max_model_len.as_ref().map(|found| found.value));
         flags.max_model_len = flags.max_model_len.or(logged_length);
+        if text("mm_encoder_tp_mode").as_deref() == Some("data") {
+            "data".clone_into(&mut flags.mm_encoder_tp_mode);
+        }
+        flags.language_model_only |=
+            log.flag("language_model_only").is_some_and(|found| *found.value == Logged::Bool(true));
         fill(&mut flags.kv_cache_dtype, "kv_cache_dtype");
         fill(&mut flags.dtype, "dtype");
         fill(&mut flags.mamba_cache_dtype, "mamba_cache_dtype");
@@ -232,9 +256,37 @@ pub(crate) fn read_config(path: &Path) -> Result<Value, Failure> {
         return Err(failed().caused_by(format!("it is larger than {} MiB", CONFIG_LIMIT >> 20)));
     }
     let text = String::from_utf8(bytes).map_err(|error| failed().caused_by(error))?;
-    planner::import::json::parse(&text).map_err(|error| {
+    let mut config = planner::import::json::parse(&text).map_err(|error| {
         failed().caused_by(error).hint("give a Hugging Face config.json, or a folder that holds one")
-    })
+    })?;
+    add_quantization(&path, &mut config)?;
+    Ok(config)
+}
+
+/// What a checkpoint says of its quantisation in a file beside the config, as ModelOpt wrote it up to 0.29.
+///
+/// # Source
+/// `get_config` in `vllm/transformers_utils/config.py`, vLLM 0.32, which reads it where the config has none.
+fn add_quantization(path: &Path, config: &mut Value) -> Result<(), Failure> {
+    if path.file_name().is_none_or(|name| name != "config.json") {
+        return Ok(());
+    }
+    let beside = path.with_file_name("hf_quant_config.json");
+    let states = config.get("quantization_config").is_some_and(|own| !own.is_null());
+    let Some(config) = config.as_object_mut().filter(|_| !states) else { return Ok(()) };
+    let failed = || Failure::new(format!("failed to read `{}`", beside.display()));
+    let text = match std::fs::metadata(&beside) {
+        Ok(found) if found.len() > CONFIG_LIMIT => {
+            return Err(failed().caused_by(format!("it is larger than {} MiB", CONFIG_LIMIT >> 20)));
+        }
+        Ok(found) if found.is_file() => {
+            std::fs::read_to_string(&beside).map_err(|error| failed().caused_by(error))?
+        }
+        _ => return Ok(()),
+    };
+    let found = planner::import::json::parse(&text).map_err(|error| failed().caused_by(error))?;
+    config.insert("quantization_config".to_owned(), found);
+    Ok(())
 }
 
 /// What a person reads where a config cannot be imported.

@@ -47,6 +47,8 @@ pub(crate) struct Scenario {
     pub(crate) model: Model,
     /// What the file calls each spec of `model.specs`; a changed one keeps the name of its origin.
     pub(crate) spec_names: Vec<String>,
+    /// What vLLM logs of this model before it plans.
+    pub(crate) logged: Vec<String>,
     /// The engine's settings.
     pub(crate) settings: EngineSettings,
     /// Draft tokens a step.

@@ -1,4 +1,4 @@
-//! Compares imported configs with a real vLLM's recorded answers: `check_models FILE.jsonl...`.
+//! Compares imported configs with a real vLLM's recorded answers, refusals included: `check_models FILE.jsonl...`.
 
 #[path = "../tests/support/models.rs"]
 mod models;
@@ -18,6 +18,9 @@ fn main() -> std::io::Result<()> {
                 refused += 1;
                 if models::imported(&case).is_ok() {
                     lenient += 1;
+                    let says = case.pointer("/expect/detail").and_then(serde_json::Value::as_str);
+                    let says: String = says.unwrap_or_default().chars().take(160).collect();
+                    writeln!(out, "{id}: imported, where vLLM says {says:?}")?;
                 }
                 continue;
             }

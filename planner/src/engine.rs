@@ -192,6 +192,8 @@ pub struct Rules {
     pub latent_blocks_of_128: bool,
     /// [`Rule::BlocksOfEveryBackend`].
     pub blocks_of_every_backend: bool,
+    /// [`Rule::PoolPages`].
+    pub pool_pages: bool,
     /// [`Rule::WindowsChooseBlock`] and [`Rule::WindowsTakeSmallestBlock`].
     pub window_blocks: WindowBlocks,
     /// [`Rule::GroupSizesLogged`].
@@ -245,6 +247,7 @@ impl Rules {
             hidden_states_scale: holds(Rule::HiddenStatesScale),
             latent_blocks_of_128: holds(Rule::LatentBlocksOf128),
             blocks_of_every_backend: holds(Rule::BlocksOfEveryBackend),
+            pool_pages: holds(Rule::PoolPages),
             window_blocks: match (holds(Rule::WindowsChooseBlock), holds(Rule::WindowsTakeSmallestBlock)) {
                 (false, _) => WindowBlocks::Engine,
                 (true, true) => WindowBlocks::Smallest,

@@ -58,7 +58,10 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         let plans = answers
             .iter()
             .map(|Answer { scenario, rules, plan }| {
-                PlanJson::of(&scenario.name, &scenario.model, &scenario.settings, rules, plan.as_ref())
+                let mut json =
+                    PlanJson::of(&scenario.name, &scenario.model, &scenario.settings, rules, plan.as_ref());
+                json.log_lines.splice(0..0, scenario.logged.iter().cloned());
+                json
             })
             .collect();
         let report = PlanReport { schema: "k3plan.plan/1", plans };
@@ -88,6 +91,7 @@ fn full(answer: &Answer, terminal: &mut Terminal<'_>) -> std::io::Result<()> {
                 settings: &scenario.settings,
                 rules,
                 plan,
+                logged: &scenario.logged,
             },
             terminal,
         ),

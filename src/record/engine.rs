@@ -64,6 +64,15 @@ pub(crate) struct RecordedEngine {
     /// Prompt tokens past the computed ones that a drafter reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) num_prefill_lookahead_tokens: Option<u64>,
+    /// Dtype of the states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mamba_cache_dtype: Option<String>,
+    /// Dtype of the recurrent states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mamba_ssm_cache_dtype: Option<String>,
+    /// Whether the language model runs alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) language_model_only: Option<bool>,
     /// The KV cache's dtype.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kv_cache_dtype: Option<String>,

@@ -26,6 +26,8 @@ pub(crate) struct Planned<'a> {
     pub(crate) rules: &'a Rules,
     /// The plan.
     pub(crate) plan: &'a Plan,
+    /// What vLLM logs of the model before it plans.
+    pub(crate) logged: &'a [String],
 }
 
 /// Which step of vLLM's answered, in a few words.
@@ -76,7 +78,7 @@ pub(crate) fn count(n: u64, word: &str) -> String {
 /// # Errors
 /// If the output cannot be written.
 pub(crate) fn write(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let Planned { name, title, model, settings, rules, plan } = planned;
+    let Planned { name, title, model, settings, rules, plan, .. } = planned;
     let grouping = &plan.grouping;
     let head = terminal.paint(Style::Bold, name);
     let title = title.map(|title| format!(": {title}")).unwrap_or_default();
@@ -202,7 +204,7 @@ fn groups_table(planned: &Planned<'_>) -> Table {
 }
 
 fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let Planned { model, settings, rules, plan, .. } = planned;
+    let Planned { model, settings, rules, plan, logged, .. } = planned;
     if let Some(bytes_per_block) = plan.bytes_per_block {
         writeln!(
             terminal.out,
@@ -263,7 +265,7 @@ fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
             }
             writeln!(terminal.out)?;
             writeln!(terminal.out, "vLLM logs:")?;
-            for line in log_lines(model, settings, rules, plan, pool) {
+            for line in logged.iter().cloned().chain(log_lines(model, settings, rules, plan, pool)) {
                 writeln!(terminal.out, "  {line}")?;
             }
             Ok(())

@@ -92,6 +92,7 @@ fn written(path: &str, file: ModelFile) -> Written {
         name,
         source: Some(format!("{path}, imported for vLLM {}", settings.version)),
         assumed: imported.notes,
+        logged: imported.alignment,
         specs,
         layers: imported.model.layers.iter().map(|id| id.0).collect(),
         names: imported.model.names,

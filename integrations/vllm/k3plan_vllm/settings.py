@@ -56,6 +56,11 @@ def settings(config, kv_cache_specs: list) -> dict:
     found["block_size"] = _integer(read(config, "cache_config.block_size"))
     mode = read(config, "cache_config.mamba_cache_mode")
     found["mamba_cache_mode"] = mode if mode in ("none", "align", "all") else None
+    for name in ("mamba_cache_dtype", "mamba_ssm_cache_dtype"):
+        dtype = _text(read(config, "cache_config." + name))
+        found[name] = None if dtype == "auto" else dtype
+    if read(config, "model_config.multimodal_config.language_model_only") is True:
+        found["language_model_only"] = True
     disabled = read(config, "scheduler_config.disable_hybrid_kv_cache_manager")
     found["disable_hybrid"] = None if disabled is None else bool(disabled)
     layout = read(config, "cache_config.kv_cache_layout")

@@ -214,6 +214,17 @@ class Settings(unittest.TestCase):
         self.assertNotIn("num_gpu_blocks_override", found)
         self.assertEqual(found["dtype"], "bfloat16")
 
+    def test_what_states_and_encoders_depend_on(self):
+        config = fake.vllm_config(
+            cache_config__mamba_cache_dtype="auto",
+            cache_config__mamba_ssm_cache_dtype="float32",
+            model_config__multimodal_config=SimpleNamespace(language_model_only=True),
+        )
+        found = settings(config, [{}])
+        self.assertNotIn("mamba_cache_dtype", found)
+        self.assertEqual(found["mamba_ssm_cache_dtype"], "float32")
+        self.assertTrue(found["language_model_only"])
+
     def test_memory_below_nothing_is_none(self):
         self.assertEqual(memory(fake.vllm_config(), [-5, 3]), {"available_memory": 0})
 

@@ -184,6 +184,9 @@ rules! {
     BlocksOfEveryBackend 32,
         "A hybrid model's block is a multiple of every backend's smallest one.",
         "platforms/interface.py _align_hybrid_block_size";
+    PoolPages 32,
+        "The block of a model whose indexer pools keys is a multiple of the pages that its kernels take.",
+        "v1/attention/backends/mla/indexer.py Glm5NextIndexerBackend";
     WindowsTakeSmallestBlock 25 ..= 29,
         "Sliding-window layers take their backend's smallest block.",
         "layers/attention/attention.py _largest_kernel_block_within";

@@ -55,6 +55,8 @@ pub struct Imported {
     pub kv_cache_dtype: String,
     /// The layout of the cache that its backends demand, where they demand one.
     pub layout: Option<Layout>,
+    /// What vLLM logs when it aligns attention blocks and state pages.
+    pub alignment: Vec<String>,
     /// What was assumed where the config or the platform leaves it open.
     pub notes: Vec<String>,
 }
@@ -72,7 +74,7 @@ pub fn import(
     let target = config::Config::new(config)?;
     let mut context = settings::Context::new(&target, settings)?;
     let mut layers = architectures::layers(&target, &mut context)?;
-    refusals::check(&target, &layers)?;
+    refusals::check(&target, &context, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;
     finish::finish(&target, context, &layers)
 }

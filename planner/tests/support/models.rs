@@ -1,11 +1,11 @@
 //! How does an imported config compare to what a real vLLM recorded for it?
 
 use planner::import::hf_config::{ImportSettings, Imported, Platform, Speculative, import};
-use planner::{EngineSettings, EngineVersion, RawSpec};
+use planner::{EngineSettings, EngineVersion, MambaCacheMode, RawSpec};
 use serde_json::Value;
 
 /// The import settings of a recorded case.
-pub(crate) fn import_settings(engine: &Value) -> ImportSettings {
+pub(crate) fn import_settings(engine: &Value, version: EngineVersion) -> ImportSettings {
     let number = |key: &str| engine.get(key).and_then(Value::as_u64);
     let text =
         |key: &str, default: &str| engine.get(key).and_then(Value::as_str).unwrap_or(default).to_owned();
@@ -19,21 +19,34 @@ pub(crate) fn import_settings(engine: &Value) -> ImportSettings {
             method: s.get("method").and_then(Value::as_str).unwrap_or_default().to_owned(),
             num_speculative_tokens: s.get("num_speculative_tokens").and_then(Value::as_u64).unwrap_or(0),
         }),
-        platform: Platform::Cpu,
-        version: EngineVersion::from_minor(32).unwrap_or_default(),
+        mamba_cache_mode: mamba_cache_mode(engine),
+        mamba_cache_dtype: text("mamba_cache_dtype", "auto"),
+        mamba_ssm_cache_dtype: text("mamba_ssm_cache_dtype", "auto"),
+        language_model_only: engine.get("language_model_only").and_then(Value::as_bool).unwrap_or(false),
+        // A recording without it is a CPU's.
+        platform: text("platform", "cpu").parse().unwrap_or(Platform::Cpu),
+        version,
         draft_prefix: "draft".to_owned(),
         ..ImportSettings::default()
     }
 }
 
-fn rules() -> planner::Rules {
-    EngineVersion::from_minor(32).unwrap_or_default().rules()
+fn mamba_cache_mode(engine: &Value) -> MambaCacheMode {
+    engine
+        .get("mamba_cache_mode")
+        .and_then(|mode| serde_json::from_value(mode.clone()).ok())
+        .unwrap_or(MambaCacheMode::None)
+}
+
+/// The version that answered.
+fn version(case: &Value) -> EngineVersion {
+    case.get("oracle").and_then(Value::as_str).and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
 /// Imports a recorded case.
 pub(crate) fn imported(case: &Value) -> Result<Imported, planner::import::hf_config::ImportError> {
     let null = Value::Null;
-    let settings = import_settings(case.get("engine").unwrap_or(&null));
+    let settings = import_settings(case.get("engine").unwrap_or(&null), version(case));
     import(case.get("config").unwrap_or(&null), case.get("draft_config"), &settings)
 }
 
@@ -56,7 +69,7 @@ pub(crate) fn differences(case: &Value) -> Vec<String> {
         let Some(spec) = imported.model.spec_of(i) else { break };
         let mut raw = RawSpec::from(spec);
         raw.name = Some(imported.model.name_of(i).into_owned());
-        raw.page_size_bytes = spec.page_size_bytes(&rules()).ok();
+        raw.page_size_bytes = spec.page_size_bytes(&version(case).rules()).ok();
         let ours = serde_json::to_value(&raw).unwrap_or(Value::Null);
         if ours != *recorded {
             found.push(format!("layer {i}\n      ours     {ours}\n      recorded {recorded}"));
@@ -94,9 +107,10 @@ fn plan_differences(case: &Value, imported: &Imported, recorded: &Value) -> Vec<
         max_model_len: number("max_model_len").unwrap_or(8192),
         max_num_batched_tokens: number("max_num_batched_tokens").unwrap_or(8192),
         available_memory_bytes: number("available_memory").into_iter().collect(),
+        mamba_cache_mode: mamba_cache_mode(engine),
         ..EngineSettings::default()
     };
-    let rules = rules();
+    let rules = version(case).rules();
     let mut found = Vec::new();
     let plan = match planner::plan(&imported.model, &settings, &rules) {
         Ok(plan) => plan,

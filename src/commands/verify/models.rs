@@ -113,6 +113,11 @@ fn import_settings(case: &ModelLine, version: EngineVersion, recorded: &[RawSpec
         dtype: engine.dtype.clone().unwrap_or_else(|| "bfloat16".to_owned()),
         speculative,
         mamba_cache_mode: engine.mamba_cache_mode.unwrap_or(MambaCacheMode::None),
+        mamba_cache_dtype: engine.mamba_cache_dtype.clone().unwrap_or_else(|| "auto".to_owned()),
+        mamba_ssm_cache_dtype: engine.mamba_ssm_cache_dtype.clone().unwrap_or_else(|| "auto".to_owned()),
+        language_model_only: engine.language_model_only.unwrap_or(false),
+        // A model that was built was not refused for its encoder.
+        splits_encoder: false,
         platform: engine.platform.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Platform::Cpu),
         version,
         draft_prefix: if has_prefix { "draft".to_owned() } else { String::new() },

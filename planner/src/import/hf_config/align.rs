@@ -10,7 +10,7 @@ use super::config::Config;
 use super::error::ImportError;
 use super::finish::keys_and_values;
 use super::layer::{Align, Attention, Cache, Layers};
-use super::platform::Kernels;
+use super::platform::{self, Kernels};
 use super::settings::Context;
 use crate::engine::{Rules, WindowBlocks};
 use crate::settings::MambaCacheMode;
@@ -28,6 +28,39 @@ pub(super) struct Blocks {
     pub(super) mamba_block_size: u64,
     /// `cache_config.mamba_page_size_padded`, bytes.
     pub(super) mamba_page_size_padded: Option<u64>,
+    /// The block before it was raised, and the bytes of a state.
+    raised_from: Option<u64>,
+    state_bytes: Option<u64>,
+}
+
+impl Blocks {
+    /// What the engine logs of the alignment.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.raised_from.is_some_and(|before| before < self.block_size) {
+            lines.push(format!(
+                "Setting attention block size to {} tokens to ensure that attention page size is >= mamba page size.",
+                self.block_size
+            ));
+        }
+        if let (Some(padded), Some(own)) =
+            (self.mamba_page_size_padded, self.state_bytes.filter(|own| *own > 0))
+        {
+            lines.push(format!(
+                "Padding mamba page size by {}% to ensure that mamba page size and attention page size are exactly \
+                 equal.",
+                percent(padded.saturating_sub(own), own)
+            ));
+        }
+        lines
+    }
+}
+
+/// `part` of `whole` in percent, with two digits.
+fn percent(part: u64, whole: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "the engine computes in floating point too")]
+    let share = 100.0 * part as f64 / whole as f64;
+    format!("{share:.2}")
 }
 
 /// Settles the block sizes.
@@ -41,22 +74,25 @@ pub(super) fn blocks(
         return Err(ImportError::Refused("the block size is 0".to_owned()));
     }
     let rules = settings.version.rules();
-    let kernels = Kernels::of(settings.platform, config, layers.use_mla, &context.kv.name);
+    let kernels = Kernels::of(settings, config, layers.use_mla, &context.kv.name);
     let mut block_size = kernels.block_size(settings.block_size);
-    let unaligned = block_size;
     let mut padded = None;
+    let align = layers.align;
     // Without any attention there is no block to align.
     let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
+    // The engine settles a state's block before the platform speaks, so that without attention its default holds.
+    let unaligned =
+        if has_attention { block_size } else { settings.block_size.unwrap_or(platform::DEFAULT_BLOCK) };
     if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
-        (block_size, padded) = aligned(&align, context, layers.use_mla, &kernels, block_size, &rules)?;
+        (block_size, padded) = aligned(&align, context, &kernels, block_size, &rules)?;
     }
     let aligns_states = layers.align.is_some();
     let mamba_block_size = match settings.mamba_cache_mode {
         MambaCacheMode::None => settings.max_model_len.max(1),
-        MambaCacheMode::Align | MambaCacheMode::All if aligns_states => block_size,
+        MambaCacheMode::Align | MambaCacheMode::All if aligns_states && has_attention => block_size,
         MambaCacheMode::Align | MambaCacheMode::All => unaligned,
     };
-    let windows = Kernels::of(settings.platform, config, false, &context.kv.name).backend;
+    let windows = Kernels::of(settings, config, false, &context.kv.name).backend;
     Ok(Blocks {
         block_size,
         window_block_size: match rules.window_blocks {
@@ -66,6 +102,8 @@ pub(super) fn blocks(
         },
         mamba_block_size,
         mamba_page_size_padded: padded,
+        raised_from: align.filter(|_| has_attention).map(|_| kernels.block_size(settings.block_size)),
+        state_bytes: align.map(|align| align.state_bytes),
     })
 }
 
@@ -73,14 +111,13 @@ pub(super) fn blocks(
 fn aligned(
     align: &Align,
     context: &Context<'_>,
-    use_mla: bool,
     kernels: &Kernels,
     block_size: u64,
     rules: &Rules,
 ) -> Result<(u64, Option<u64>), ImportError> {
-    let token = token_bytes(align, context, use_mla, rules)?;
+    let token = token_bytes(align, context, rules)?;
     let mut unit = kernels.backend.smallest().max(block_size);
-    if use_mla && rules.latent_blocks_of_128 {
+    if context.engine_mla && rules.latent_blocks_of_128 {
         unit = unit.max(128);
     }
     let unit_bytes = size::mul("bytes of a kernel block", unit, token)?;
@@ -95,13 +132,8 @@ fn aligned(
 }
 
 /// Bytes of one token of an attention layer, as its backend packs them.
-fn token_bytes(
-    align: &Align,
-    context: &Context<'_>,
-    use_mla: bool,
-    rules: &Rules,
-) -> Result<u64, ImportError> {
-    let mut raw = if use_mla {
+fn token_bytes(align: &Align, context: &Context<'_>, rules: &Rules) -> Result<u64, ImportError> {
+    let mut raw = if context.engine_mla {
         let mut raw = RawSpec::empty(SpecKind::Mla);
         raw.num_kv_heads = Some(1);
         raw.head_size = Some(align.head_size);

@@ -13,7 +13,7 @@ use super::layer::Layers;
 use super::mla::{self, Mla};
 use super::own::{self, Own};
 use super::settings::Context;
-use known::{Architecture, KNOWN};
+use known::{Architecture, KNOWN, TRANSFORMERS};
 
 /// A family and what it needs to know.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +31,43 @@ pub fn known_architectures() -> impl Iterator<Item = (&'static str, impl Iterato
     KNOWN.iter().map(|(group, rows)| (*group, rows.iter().map(|row| row.name)))
 }
 
+/// Whether vLLM runs an architecture with the code of the library transformers.
+pub(super) fn is_transformers(name: &str) -> bool {
+    KNOWN.iter().any(|(group, rows)| *group == TRANSFORMERS && rows.iter().any(|row| row.name == name))
+}
+
 fn find(name: &str) -> Option<&'static Architecture> {
     KNOWN.iter().flat_map(|(_, rows)| rows.iter()).find(|row| row.name == name)
+}
+
+/// The ends of architectures' names, one of which stands for another where a model pools.
+///
+/// # Source
+/// `_SUFFIX_TO_DEFAULTS` in `vllm/config/model.py` and `_normalize_arch` in `registry.py`, vLLM 0.32.
+const ENDS: &[&str] = &[
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ChatModel",
+    "LMHeadModel",
+    "ForTextEncoding",
+    "EmbeddingModel",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForAudioClassification",
+    "ForImageClassification",
+    "ForVideoClassification",
+    "ClassificationModel",
+    "ForRewardModeling",
+    "RewardModel",
+    "Model",
+];
+
+/// The known architecture that a name stands for.
+fn resolve(name: &str) -> Option<&'static Architecture> {
+    find(name).or_else(|| {
+        let stem = ENDS.iter().find_map(|end| name.strip_suffix(end))?;
+        ENDS.iter().find_map(|end| find(&format!("{stem}{end}")))
+    })
 }
 
 /// The layers of a model.
@@ -41,7 +76,7 @@ pub(super) fn layers(config: &Config<'_>, context: &mut Context<'_>) -> Result<L
     if name.is_empty() {
         return Err(ImportError::NoArchitecture);
     }
-    let row = find(name).ok_or_else(|| unknown(name))?;
+    let row = resolve(name).ok_or_else(|| unknown(name))?;
     build(config, context, row.prefix, row.family)
 }
 

@@ -203,6 +203,11 @@ impl<'a> Config<'a> {
         self.text.get(key).map_or(Ok(None), |value| whole_value(key, value))
     }
 
+    /// Whether the file itself has the key, and more than null.
+    pub(super) fn is_stated(&self, key: &str) -> bool {
+        self.text.get(key).is_some_and(|value| !value.is_null())
+    }
+
     /// Whether the file says null, or 0, which the engine makes one of.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.text.get(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
@@ -228,6 +233,20 @@ impl<'a> Config<'a> {
     /// An object beside the text config, such as the audio tower's.
     pub(super) fn tower(&self, key: &str) -> Option<&'a Map<String, Value>> {
         self.root.get(key).and_then(Value::as_object)
+    }
+
+    /// A whole number of such an object, or of its own class where it leaves it out; `None` without the object.
+    pub(super) fn tower_whole(&self, key: &str, attribute: &str) -> Result<Option<u64>, ImportError> {
+        let outer = self.root.get("thinker_config").and_then(Value::as_object);
+        let Some(map) = self.tower(key).or_else(|| outer?.get(key)?.as_object()) else { return Ok(None) };
+        if let Some(value) = map.get(attribute) {
+            return whole_value(&format!("{key}.{attribute}"), value);
+        }
+        let class = class(&string(map, "model_type"));
+        Ok(match class.and_then(|class| default(class, attribute)) {
+            Some(Preset::Whole(n)) => u64::try_from(n).ok(),
+            _ => None,
+        })
     }
 
     /// Whether the attribute exists, even as `None`.
@@ -356,8 +375,17 @@ impl<'a> Config<'a> {
             };
             Ok(known)
         };
+        let root_type = string(self.root, "model_type");
+        let unstable = WITHOUT_FLOAT16.contains(&root_type.as_str());
         if !flag.eq_ignore_ascii_case("auto") {
-            return parse("--dtype", flag);
+            let dtype = parse("--dtype", flag)?;
+            if unstable && dtype == DType::Float16 {
+                return Err(ImportError::Refused(format!(
+                    "vLLM does not run a `{root_type}` in float16, which is numerically unstable there: use bfloat16 \
+                     or float32"
+                )));
+            }
+            return Ok(dtype);
         }
         let of = |map: &'a Map<String, Value>| {
             ["dtype", "torch_dtype"].iter().find_map(|key| map.get(*key).filter(|v| !v.is_null()))
@@ -369,12 +397,19 @@ impl<'a> Config<'a> {
             }
             Some(Value::String(name)) => Ok(match parse("dtype", name)? {
                 DType::Float32 => DType::BFloat16,
+                DType::Float16 if unstable => DType::BFloat16,
                 other => other,
             }),
             Some(value) => Err(wrong("dtype", "a text", value)),
         }
     }
 }
+
+/// Model types that vLLM does not run in float16.
+///
+/// # Source
+/// `_FLOAT16_NOT_SUPPORTED_MODELS` in `vllm/config/model.py`, vLLM 0.32.
+const WITHOUT_FLOAT16: &[&str] = &["gemma2", "gemma3", "gemma3_text", "glm4"];
 
 /// `n`, if a model may have so many layers.
 pub(super) const fn layers_below_limit(n: u64) -> Result<u64, ImportError> {

@@ -15,6 +15,7 @@ use super::error::ImportError;
 use super::hybrid::latent_size;
 use super::layer::{Attention, Cache, Latent, Layer, Layers};
 use super::own;
+use super::refusals;
 use super::settings::Context;
 
 /// Methods that add no layers.
@@ -33,6 +34,7 @@ pub(super) fn append(
         return Ok(());
     }
     let draft = draft.map(Config::new_draft).transpose()?;
+    draft.as_ref().filter(|draft| !draft.is_wrapped()).map_or(Ok(()), refusals::class)?;
     layers.draft_from = Some(layers.layers.len());
     let prefix = match context.settings.draft_prefix.as_str() {
         "" => String::new(),
@@ -229,6 +231,9 @@ fn block_drafts(
     {
         return mtp::deepseek_v4_stages(draft, context, start);
     }
+    if draft.architecture() == "MuseSparkDSparkModel" || draft.text_type() == "muse_spark_dspark" {
+        return muse_spark(target, draft, context, start, n);
+    }
     if draft.architecture() == "Gemma4DSparkModel" {
         return own::gemma4(draft, context, "model.").map(|layers| layers.layers);
     }
@@ -271,4 +276,53 @@ fn block_drafts(
             Ok(Layer::new(format!("model.layers.{}.self_attn.attn", start + i), cache))
         })
         .collect()
+}
+
+/// A dense draft of Muse Spark, whose windows come in a cycle that ends with its last layer.
+///
+/// # Source
+/// vLLM 0.33: `vllm/models/muse_spark/{common/dspark.py,nvidia/model.py}`, `MuseSparkDSparkConfig` in
+/// `vllm/transformers_utils/configs/muse_spark.py`.
+fn muse_spark(
+    target: &Config<'_>,
+    draft: &Config<'_>,
+    context: &Context<'_>,
+    start: u64,
+    n: u64,
+) -> Result<Vec<Layer>, ImportError> {
+    let heads = draft.whole("num_attention_heads")?.unwrap_or(40);
+    context.divide("the attention heads", heads)?;
+    let kv_heads = context.kv_heads(draft.whole("num_key_value_heads")?.unwrap_or(8))?;
+    let head_size = draft.whole("head_dim")?.unwrap_or(128);
+    let cycle = muse_spark_cycle(draft)?;
+    let shift = match draft.whole("every_n_layers_nope")? {
+        Some(0) => return Err(ImportError::Refused("`every_n_layers_nope` is 0".to_owned())),
+        Some(every) => every - n % every,
+        None => 0,
+    };
+    let inherited = inherited_window(target)?;
+    Ok((start..start.saturating_add(n))
+        .map(|i| {
+            let at = i.saturating_add(shift).checked_rem(cycle.len() as u64);
+            let own = at.and_then(|at| cycle.get(index(at)).copied().flatten());
+            let cache = Cache::Attention(Attention {
+                kv_heads,
+                head_size,
+                window: own.or(inherited),
+                ..Attention::default()
+            });
+            Layer::new(format!("model.layers.{i}.self_attn.attn"), cache)
+        })
+        .collect())
+}
+
+/// `global_attn_cfg`: a list, or one written as a text; what is no number above 0 attends to all.
+fn muse_spark_cycle(draft: &Config<'_>) -> Result<Vec<Option<u64>>, ImportError> {
+    if let Ok(Some(text)) = draft.text("global_attn_cfg") {
+        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let entries = inner.into_iter().flat_map(|inner| inner.split(','));
+        return Ok(entries.map(|entry| entry.trim().parse().ok().filter(|size| *size > 0)).collect());
+    }
+    let listed = draft.list("global_attn_cfg")?.unwrap_or_default();
+    Ok(listed.iter().map(|entry| entry.as_u64().filter(|size| *size > 0)).collect())
 }

@@ -94,6 +94,19 @@ pub enum ImportError {
         /// KV heads.
         kv_heads: u64,
     },
+    /// An encoder's size that does not divide over the tensor parallel ranks.
+    #[error(
+        "`{key}` is {size}, which does not divide over {tensor_parallel_size} tensor parallel ranks: vLLM splits the \
+         encoder of images or sound as it splits the language model"
+    )]
+    EncoderNotDivisible {
+        /// The key of the encoder's config.
+        key: String,
+        /// How many.
+        size: u64,
+        /// Ranks.
+        tensor_parallel_size: u64,
+    },
     /// A combination that vLLM refuses.
     #[error("{0}")]
     Refused(String),
@@ -132,6 +145,12 @@ impl ImportError {
             Self::DraftConfigMissing { .. } => {
                 vec!["name the draft model's config.json with `--draft`".to_owned()]
             }
+            Self::EncoderNotDivisible { .. } => vec![
+                "keep the encoder whole on each rank with `--mm-encoder-tp-mode data`, here and in vLLM, where the \
+                 model can"
+                    .to_owned(),
+                "or leave it out with `--language-model-only`, or take fewer ranks".to_owned(),
+            ],
             _ => Vec::new(),
         }
     }

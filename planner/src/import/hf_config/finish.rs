@@ -22,7 +22,7 @@ pub(super) fn finish(
     mut context: Context<'_>,
     layers: &Layers,
 ) -> Result<Imported, ImportError> {
-    let kernels = Kernels::of(context.settings.platform, config, layers.use_mla, &context.kv.name);
+    let kernels = Kernels::of(context.settings, config, layers.use_mla, &context.kv.name);
     if layers.use_mla && kernels.backend.packs(&context.kv.name) {
         context.kv.name = "fp8_ds_mla".into();
     }
@@ -55,6 +55,7 @@ pub(super) fn finish(
         architecture: config.architecture().to_owned(),
         kv_cache_dtype: context.kv.name.to_string(),
         layout: platform::layout(config),
+        alignment: blocks.lines(),
         notes: context.notes,
     })
 }

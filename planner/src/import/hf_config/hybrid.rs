@@ -95,7 +95,7 @@ fn only_states(
     prefix: &str,
     kind: Hybrid,
 ) -> Result<Layers, ImportError> {
-    let dtypes = state::dtypes(config, context, false)?;
+    let dtypes = state::dtypes(config, context, true)?;
     let state = if kind == Hybrid::Mamba1 {
         let hidden = config.need("hidden_size")?;
         let intermediate = match config.whole("intermediate_size")? {
@@ -142,7 +142,7 @@ fn listed_state(config: &Config<'_>, context: &Context<'_>, kind: Hybrid) -> Res
     let hidden = config.need("hidden_size")?;
     match kind {
         Hybrid::Jamba => {
-            let dtypes = state::dtypes(config, context, false)?;
+            let dtypes = state::dtypes(config, context, true)?;
             let intermediate = scaled(config.real("mamba_expand")?.unwrap_or(2.0), hidden)?;
             state::mamba1(
                 context,
@@ -162,7 +162,7 @@ fn listed_state(config: &Config<'_>, context: &Context<'_>, kind: Hybrid) -> Res
                 state_size: config.need("ssm_state_size")?,
                 kernel: config.need("conv_kernel")?,
             };
-            state::mamba2(context, state::dtypes(config, context, false)?, of)
+            state::mamba2(context, state::dtypes(config, context, true)?, of)
         }
         Hybrid::DeltaNet | Hybrid::Olmo => {
             let of = delta_net(config, hidden, kind)?;
@@ -225,7 +225,9 @@ fn mamba2_by_mamba_keys(
         state_size: config.need("mamba_d_state")?,
         kernel: config.need("mamba_d_conv")?,
     };
-    state::mamba2(context, state::dtypes(config, context, false)?, of)
+    // What has both in each layer is no linear attention to the platform.
+    let is_linear = config.text_type() != "falcon_h1";
+    state::mamba2(context, state::dtypes(config, context, is_linear)?, of)
 }
 
 /// NemotronH's pattern: `M` is a state, `*` attention, the rest keeps nothing.

@@ -2,6 +2,7 @@
 //!
 //! # Source
 //! vLLM 0.32: `resolve_kv_cache_dtype_string`, `STR_DTYPE_TO_TORCH_DTYPE` in `vllm/utils/torch_utils.py`,
+//! `_normalize_quantization_config` in `vllm/transformers_utils/model_arch_config_convertor.py`,
 //! `get_kv_quant_mode` in `vllm/v1/kv_cache_interface.py`, `kv_cache_scheme` in
 //! `vllm/model_executor/layers/attention/attention.py`.
 
@@ -91,7 +92,15 @@ impl KvDtype {
 fn checkpoint(quantization: &Value) -> Option<&'static str> {
     let method = quantization.get("quant_method").and_then(Value::as_str).unwrap_or_default().to_lowercase();
     let producer = quantization.pointer("/producer/name").and_then(Value::as_str);
-    if method.starts_with("modelopt") {
+    // A file of its own names the tool and the algorithm, of which the engine makes the method.
+    let algorithm =
+        quantization.pointer("/quantization/quant_algo").and_then(Value::as_str).unwrap_or_default();
+    let by_file = producer == Some("modelopt")
+        && matches!(
+            algorithm.to_uppercase().as_str(),
+            "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" | "FP8_PB_WO" | "NVFP4"
+        );
+    if method.starts_with("modelopt") || by_file {
         let inner = quantization.get("quantization").unwrap_or(quantization);
         let algorithm = ["kv_cache_scheme", "kv_cache_quant_algo"].iter().find_map(|key| {
             [inner, quantization].into_iter().find_map(|v| v.get(*key).filter(|v| truthy(v)))

@@ -20,6 +20,11 @@ pub(super) enum LayerType {
 }
 
 impl LayerType {
+    /// Whether a name is one of a layer's.
+    pub(super) fn is_known(name: &str) -> bool {
+        Self::of(name) != Self::Other
+    }
+
     fn of(name: &str) -> Self {
         match name {
             "full_attention" | "attention" | "global" | "indexed_attention" => Self::Full,

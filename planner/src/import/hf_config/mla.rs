@@ -22,6 +22,8 @@ pub(super) enum Mla {
     Sparse,
     /// Two attentions a layer.
     LongCat,
+    /// By the library transformers: latents in every layer, and no indexer.
+    Transformers,
 }
 
 pub(super) fn layers(
@@ -59,6 +61,10 @@ pub(super) fn layers(
                     let name = format!("{prefix}layers.{i}.self_attn.{part}.attn");
                     layers.layers.push(Layer::new(name, latent(config, false)?));
                 }
+            }
+            Mla::Transformers => {
+                let name = format!("{prefix}layers.{i}.self_attn.attn");
+                layers.layers.push(Layer::new(name, latent(config, false)?));
             }
             Mla::Plain | Mla::Sparse => {
                 let leads = sparse && leads_index_group(config, i)?;

@@ -17,6 +17,7 @@ mod minimax_m3;
 mod moondream3;
 mod pangu;
 mod step3p5;
+mod step5;
 mod voxtral_realtime;
 
 use serde_json::Value;
@@ -29,6 +30,7 @@ pub(super) use inkling::layer as inkling_layer;
 pub(super) use mimo_v2::attention as mimo_v2_attention;
 pub(super) use minimax_m3::heads as minimax_m3_heads;
 pub(super) use step3p5::attention as step3p5_attention;
+pub(super) use step5::heads as step5_heads;
 
 use super::config::Config;
 use super::dense::{self, Kv, head_dim, heads, hidden_head, index, window};
@@ -64,6 +66,7 @@ pub(super) enum Own {
     NemotronParse,
     Pangu,
     Rnj1,
+    Step5,
     VoxtralRealtime,
 }
 
@@ -98,6 +101,7 @@ pub(super) fn layers(
         Own::NemotronParse => encoder_decoder::nemotron_parse(config, context, prefix),
         Own::Pangu => pangu::layers(config, context, prefix),
         Own::Rnj1 => rnj1(config, context, prefix),
+        Own::Step5 => step5::layers(config, context, prefix),
         Own::VoxtralRealtime => voxtral_realtime::layers(config, context, prefix),
     }
 }

@@ -7,7 +7,9 @@
 use std::str::FromStr;
 
 use super::config::Config;
+use super::settings::ImportSettings;
 use crate::settings::Layout;
+use crate::size;
 
 /// Where the engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,25 +121,27 @@ pub(super) struct Kernels {
 }
 
 /// `CacheConfig.DEFAULT_BLOCK_SIZE`.
-const DEFAULT_BLOCK: u64 = 16;
+pub(super) const DEFAULT_BLOCK: u64 = 16;
 
 impl Kernels {
-    /// The kernels that `platform` chooses for a model.
+    /// The kernels that the platform chooses for a model.
     ///
     /// # Source
     /// `_get_backend_priorities` of `vllm/platforms/{cuda,rocm}.py`, `supports_combination` and
     /// `supported_kv_cache_dtypes` of the backends; ROCm without `VLLM_ROCM_USE_AITER`, which is off by default.
-    pub(super) fn of(platform: Platform, config: &Config<'_>, use_mla: bool, kv_dtype: &str) -> Self {
+    pub(super) fn of(settings: &ImportSettings, config: &Config<'_>, use_mla: bool, kv_dtype: &str) -> Self {
+        let platform = settings.platform;
         let backend = if use_mla { latent(platform, config, kv_dtype) } else { plain(platform) };
         let forced = match platform {
-            Platform::Cpu if backend == backends::CPU_MLA => Some(16),
+            Platform::Cpu if backend == backends::CPU_MLA && engine_mla(config) => Some(16),
             _ if backend == backends::DEEPSEEK_V4 => Some(256),
             _ => None,
         };
         let mut every = backend.smallest();
-        // Pools of keys: 32 or 64 of them a page.
-        if let (true, Ok(Some(pool))) = (platform.is_cuda(), config.whole("index_kpool")) {
-            every = pool.saturating_mul(32).max(every);
+        // Pools of keys: 32 or 64 of them a page, on every platform.
+        if let (true, Ok(Some(pool))) = (settings.version.rules().pool_pages, config.whole("index_kpool")) {
+            let page = pool.saturating_mul(if platform == Platform::CudaSm120 { 64 } else { 32 });
+            every = (every / size::gcd(every, page).max(1)).saturating_mul(page).max(1);
         }
         let default = match platform {
             Platform::Cpu => 128,
@@ -216,12 +220,55 @@ fn latent(platform: Platform, config: &Config<'_>, kv_dtype: &str) -> Backend {
     }
 }
 
+/// Model types that the engine knows to keep latents.
+///
+/// # Source
+/// `is_deepseek_mla` in `vllm/transformers_utils/model_arch_config_convertor.py`, vLLM 0.32.
+const LATENT_TYPES: &[&str] = &[
+    "axk1",
+    "bailing_hybrid",
+    "deepseek_v2",
+    "deepseek_v3",
+    "deepseek_v32",
+    "deepseek_v4",
+    "deepseek_v41",
+    "dots3_note",
+    "glm4_moe_lite",
+    "glm5_next",
+    "glm5_next_text",
+    "glm_moe_dsa",
+    "hy_v4",
+    "k3_dspark",
+    "kimi_k2",
+    "kimi_linear",
+    "longcat_flash",
+    "pangu_ultra_moe",
+];
+
+/// Whether the engine itself takes a model for one with latents, whatever its layers keep.
+pub(super) fn engine_mla(config: &Config<'_>) -> bool {
+    let by_rank = || matches!(config.whole("kv_lora_rank"), Ok(Some(_)));
+    if super::architectures::is_transformers(config.architecture()) {
+        return by_rank();
+    }
+    LATENT_TYPES.contains(&config.text_type())
+        && if config.has("compress_ratios") {
+            matches!(config.whole("head_dim"), Ok(Some(_)))
+        } else {
+            by_rank()
+        }
+}
+
 /// The layout of the cache that a model's own backends demand.
 ///
 /// # Source
 /// `supported_kv_cache_layouts` of `DeepseekV4IndexerBackend` and `KpoolTailBackend` in
-/// `vllm/v1/attention/backends/mla/indexer.py`, vLLM 0.32.
+/// `vllm/v1/attention/backends/mla/indexer.py`, vLLM 0.32; `Step5DSAAttentionBackend` in
+/// `vllm/models/step5/nvidia/sparse_attention.py`, 0.33.
 pub(super) fn layout(config: &Config<'_>) -> Option<Layout> {
+    if config.architecture().starts_with("Step5") {
+        return Some(Layout::Blnhc);
+    }
     let packs = matches!(config.text_type(), "deepseek_v4" | "deepseek_v41" | "glm5_next" | "glm5_next_text");
     packs.then_some(Layout::Blhnc)
 }

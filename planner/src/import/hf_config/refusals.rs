@@ -2,12 +2,17 @@
 //!
 //! A missing kernel of one platform is no refusal here: another may have it.
 
+mod counts;
+mod lists;
+
 use serde_json::{Map, Value};
 
 use super::config::{Config, whole_value};
 use super::dense::head_dim;
 use super::error::ImportError;
 use super::layer::{Cache, Layers};
+use super::settings::Context;
+use crate::settings::MambaCacheMode;
 
 /// Keys whose class wants a whole number, so that a null of the file is refused.
 ///
@@ -21,8 +26,26 @@ const NOT_NULL: &[(&str, &str)] = &[
     ("mimo_v2_flash", "sliding_window"),
 ];
 
+/// Refuses what the class of a config does, a target's or a draft's.
+pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
+    lists::check(config)
+}
+
 /// Refuses what vLLM does.
-pub(super) fn check(config: &Config<'_>, layers: &Layers) -> Result<(), ImportError> {
+pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers) -> Result<(), ImportError> {
+    let settings = context.settings;
+    if settings.mamba_cache_mode == MambaCacheMode::All && !settings.version.rules().state_mode_all_grows {
+        return Err(ImportError::Refused(format!(
+            "vLLM {} knows the mamba cache modes `none` and `align`",
+            settings.version
+        )));
+    }
+    class(config)?;
+    counts::experts(config, context)?;
+    counts::widths(config, context)?;
+    if settings.splits_encoder && !settings.language_model_only {
+        counts::encoder(config, context)?;
+    }
     for (class, key) in NOT_NULL {
         if *class == config.text_type() && config.is_null(key) {
             return Err(ImportError::Refused(format!(

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::error::ImportError;
 use super::kv_dtype::KvDtype;
-use super::platform::Platform;
+use super::platform::{self, Platform};
 use crate::dtype::DType;
 use crate::engine::EngineVersion;
 use crate::settings::MambaCacheMode;
@@ -38,6 +38,11 @@ pub struct ImportSettings {
     pub mamba_cache_dtype: String,
     /// `--mamba-ssm-cache-dtype`.
     pub mamba_ssm_cache_dtype: String,
+    /// Whether the encoder of images or sound is split over ranks too, which `--mm-encoder-tp-mode data` and
+    /// `--language-model-only` avoid.
+    pub splits_encoder: bool,
+    /// `--language-model-only`.
+    pub language_model_only: bool,
     /// Where it runs.
     pub platform: Platform,
     /// Which engine.
@@ -59,6 +64,8 @@ impl Default for ImportSettings {
             mamba_cache_mode: MambaCacheMode::None,
             mamba_cache_dtype: "auto".to_owned(),
             mamba_ssm_cache_dtype: "auto".to_owned(),
+            splits_encoder: true,
+            language_model_only: false,
             platform: Platform::default(),
             version: EngineVersion::default(),
             draft_prefix: String::new(),
@@ -78,6 +85,8 @@ pub(super) struct Context<'a> {
     pub(super) dtype: DType,
     /// The KV cache's dtype.
     pub(super) kv: KvDtype,
+    /// Whether the engine takes the model for one with latents.
+    pub(super) engine_mla: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -95,6 +104,7 @@ impl<'a> Context<'a> {
             num_speculative_tokens: settings.speculative.as_ref().map_or(0, |s| s.num_speculative_tokens),
             dtype,
             kv,
+            engine_mla: platform::engine_mla(config),
             notes,
         })
     }

@@ -24,7 +24,7 @@ pub(super) struct StateDtypes {
 pub(super) fn dtypes(
     config: &Config<'_>,
     context: &Context<'_>,
-    is_gdn: bool,
+    is_linear: bool,
 ) -> Result<StateDtypes, ImportError> {
     let settings = context.settings;
     let conv = parse("--mamba-cache-dtype", &settings.mamba_cache_dtype)?.unwrap_or(context.dtype);
@@ -44,8 +44,9 @@ pub(super) fn dtypes(
         };
     }
     if settings.platform == Platform::Cpu && ssm != Some(DType::Float32) {
-        // Its accelerated kernels keep the state in float32, but for gated delta nets that ask for less.
-        let keeps = is_gdn && matches!(ssm, Some(DType::Float16 | DType::BFloat16));
+        // Its accelerated kernels keep the state in float32, but for what it takes for linear attention and that asks
+        // for less.
+        let keeps = is_linear && matches!(ssm, Some(DType::Float16 | DType::BFloat16));
         if !keeps {
             ssm = Some(DType::Float32);
         }

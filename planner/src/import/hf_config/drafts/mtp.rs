@@ -4,13 +4,14 @@
 //! vLLM 0.32: `vllm/model_executor/models/{deepseek,mimo,mimo_v2,qwen3_next,qwen3_5,glm4_moe,glm4_moe_lite,
 //! glm_ocr,ernie,nemotron_h,exaone_moe,exaone4_5,longcat_flash,step3p5,hy_v3,openpangu,bailing_moe,bailing_moe_v3,
 //! gemma4}_mtp.py`, `vllm/models/{deepseek_v32,deepseek_v4,kimi_k3,hy_v4,dots3_note,inkling,qwen4_exp,minimax_m3}/*/mtp.py`,
-//! `vllm/models/glm5next/common/mtp.py`.
+//! `vllm/models/glm5next/common/mtp.py`; `vllm/models/step5/nvidia/mtp.py`, vLLM 0.33.
 
-use super::super::config::Config;
+use super::super::config::{Config, whole_value};
 use super::super::dense::{Dense, Head, LLAMA};
 use super::super::error::ImportError;
 use super::super::hybrid::{self, latent_size};
 use super::super::layer::{Cache, Latent, Layer, Layers};
+use super::super::layer_types::{LayerType, need_layer_types};
 use super::super::mla;
 use super::super::own;
 use super::super::settings::Context;
@@ -107,9 +108,8 @@ pub(super) fn layers(
             same("model.layers", start, heads(None)?, attn, &plain(LLAMA)?)
         }
         "glm_ocr_text" | "glm_ocr" => same("model.layers", 0, heads(None)?, attn, &plain(LLAMA)?),
-        "exaone_moe" | "exaone4_5_text" | "exaone4_5" => {
-            same("mtp.layers", 0, heads(Some(1))?, attn, &plain(LLAMA)?)
-        }
+        "exaone_moe" => exaone_moe(config, context, heads(Some(1))?)?,
+        "exaone4_5_text" | "exaone4_5" => same("mtp.layers", 0, heads(Some(1))?, attn, &plain(LLAMA)?),
         "step3p5" | "step3p7" | "step3p7_text" => {
             let n = heads(Some(1))?;
             (start..start + n)
@@ -119,6 +119,7 @@ pub(super) fn layers(
                 })
                 .collect::<Result<_, ImportError>>()?
         }
+        "step5" => own::step5_heads(config, context, start, heads(None)?)?,
         "nemotron_h" | "nemotron_h_puzzle" if heads(Some(0))? > 0 => nemotron_h(config, &plain(LLAMA)?)?,
         "deepseek_v41" => {
             return Err(ImportError::Refused(
@@ -133,6 +134,40 @@ pub(super) fn layers(
             });
         }
     })
+}
+
+/// K-EXAONE's heads, each of which slides as the layer of its own number does, or as a list of their own says.
+///
+/// # Source
+/// `ExaoneMoeAttention` in `vllm/model_executor/models/exaone_moe.py`, vLLM 0.32.
+fn exaone_moe(config: &Config<'_>, context: &Context<'_>, n: u64) -> Result<Vec<Layer>, ImportError> {
+    let own = config.texts("mtp_layer_types")?.filter(|list| !list.is_empty());
+    let types = match own {
+        Some(own) => own.iter().map(|name| *name == "full_attention").collect(),
+        None => need_layer_types(config, n)?.iter().map(|kind| *kind == LayerType::Full).collect::<Vec<_>>(),
+    };
+    let windows = match config.list("mtp_sliding_windows")?.filter(|list| !list.is_empty()) {
+        Some(windows) => Some(windows),
+        None => config.list("sliding_windows")?,
+    };
+    (0..n)
+        .map(|i| {
+            let full = *types.get(super::index(i)).ok_or_else(|| ImportError::ListTooShort {
+                key: "mtp_layer_types".to_owned(),
+                length: types.len(),
+                layers: n,
+            })?;
+            let window = match windows {
+                _ if full => None,
+                Some(windows) => windows
+                    .get(super::index(i))
+                    .map_or(Ok(None), |value| whole_value("mtp_sliding_windows", value))?,
+                None => config.whole("sliding_window")?,
+            };
+            let cache = keys_and_values(config, context, LLAMA, window)?;
+            Ok(Layer::new(format!("mtp.layers.{i}.self_attn.attn"), cache))
+        })
+        .collect()
 }
 
 /// The heads must be used a whole number of times a step.
@@ -170,7 +205,7 @@ fn inkling(config: &Config<'_>, context: &Context<'_>) -> Result<Vec<Layer>, Imp
     let key = "mtp_config.num_nextn_predict_layers";
     let n = own
         .get("num_nextn_predict_layers")
-        .map_or(Ok(None), |value| super::super::config::whole_value(key, value))?
+        .map_or(Ok(None), |value| whole_value(key, value))?
         .filter(|n| *n > 0)
         .ok_or_else(|| ImportError::Missing { key: key.to_owned() })?;
     // As many blocks as there are draft tokens, and not more than there are.
@@ -187,6 +222,9 @@ fn inkling(config: &Config<'_>, context: &Context<'_>) -> Result<Vec<Layer>, Imp
 
 /// A pattern of attention and experts.
 fn nemotron_h(config: &Config<'_>, cache: &Cache) -> Result<Vec<Layer>, ImportError> {
+    if config.whole("num_nextn_predict_layers")?.is_some_and(|heads| heads != 1) {
+        return Err(ImportError::Refused("only one MTP layer is supported for Nemotron-H".to_owned()));
+    }
     let attends: Vec<bool> = if let Some(pattern) = config.text("mtp_hybrid_override_pattern")? {
         pattern.chars().map(|c| c == '*').collect()
     } else if let Some(types) = config.texts("mtp_layers_block_type")? {

@@ -36,7 +36,7 @@ pub(super) fn linear(
         tp_replicated: false,
     };
     let group = config.whole("layer_group_size")?.unwrap_or(1);
-    mixed(config, prefix, n, &state, |i| group > 0 && (i + 1) % group != 0)
+    mixed(config, context, prefix, n, &state, |i| group > 0 && (i + 1) % group != 0)
 }
 
 pub(super) fn kda(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> Result<Layers, ImportError> {
@@ -49,18 +49,23 @@ pub(super) fn kda(config: &Config<'_>, context: &Context<'_>, prefix: &str) -> R
         return Err(ImportError::Refused("`layer_group_size` is 0".to_owned()));
     }
     let whole = n / group * group;
-    mixed(config, prefix, n, &state, |i| (i + 1) % group != 0 && i < whole)
+    mixed(config, context, prefix, n, &state, |i| (i + 1) % group != 0 && i < whole)
 }
 
 fn mixed(
     config: &Config<'_>,
+    context: &Context<'_>,
     prefix: &str,
     n: u64,
     state: &State,
     keeps_state: impl Fn(u64) -> bool,
 ) -> Result<Layers, ImportError> {
     let head_size = latent_size(config)?;
-    let align = Align { kv_heads: 1, head_size, state_bytes: state::bytes(state)? };
+    let align = if context.engine_mla {
+        Align { kv_heads: 1, head_size, state_bytes: state::bytes(state)? }
+    } else {
+        super::align(config, context, state)?
+    };
     let mut layers = Layers { align: Some(align), use_mla: true, ..Layers::default() };
     for i in 0..n {
         let name = format!("{prefix}layers.{i}.self_attn");

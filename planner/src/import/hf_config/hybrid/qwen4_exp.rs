@@ -95,7 +95,7 @@ pub(in super::super) fn indexed(
     let mut raw = RawSpec::empty(SpecKind::CircularBuffer);
     raw.block_size = Some(size::round_up("a ring", span, ratio)?);
     raw.num_kv_heads = Some(1);
-    raw.head_size = Some(if config.sections().is_some() {
+    raw.head_size = Some(if config.sections().is_some() && !context.settings.language_model_only {
         // Three positions of 64 bits beside the key.
         size::add("a raw key", size::round_up("a raw key", head, 4)?, 12)?
     } else {

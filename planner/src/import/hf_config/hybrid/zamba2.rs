@@ -30,7 +30,7 @@ pub(super) fn layers(
         state_size: config.need("mamba_d_state")?,
         kernel: config.need("mamba_d_conv")?,
     };
-    let state = state::mamba2(context, state::dtypes(config, context, false)?, of)?;
+    let state = state::mamba2(context, state::dtypes(config, context, true)?, of)?;
     let all_heads = heads(config, context)?;
     let per_rank = context.divide("the attention heads", all_heads)?;
     let head_size = hidden.saturating_mul(2) / all_heads;

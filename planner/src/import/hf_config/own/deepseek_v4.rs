@@ -8,6 +8,7 @@ use super::super::config::Config;
 use super::super::error::ImportError;
 use super::super::layer::{Cache, Layer, Layers};
 use super::super::mla::indexer_row;
+use super::super::platform::Platform;
 use super::super::settings::Context;
 use crate::dtype::DType;
 use crate::size;
@@ -29,6 +30,12 @@ pub(in super::super) fn layers(
     super::heads(config, context)?;
     if &*context.kv.name == "auto" || context.kv.name.starts_with("fp8") {
         context.kv.name = "fp8_ds_mla".into();
+    } else if matches!(context.settings.platform, Platform::Cpu | Platform::CudaHopper) {
+        // Other platforms have kernels for plain rows.
+        return Err(ImportError::Refused(format!(
+            "DeepSeek V4 packs its cache here, which takes fp8 and not `{}`: use `--kv-cache-dtype fp8`",
+            context.kv.name
+        )));
     }
     let ratios = config.wholes("compress_ratios")?;
     let mut layers = Layers { use_mla: true, ..Layers::default() };

@@ -18,7 +18,10 @@ pub(super) fn layers(
     let heads = heads(config, context)?;
     let head_size = head_dim(config, heads)?;
     let kv_heads = context.kv_heads(total_kv_heads(config, Kv::Grouped, heads)?)?;
-    let own = config.whole("sliding_window")?;
+    if context.tp > 1 {
+        return Err(ImportError::Refused("vLLM runs a Dory on one tensor parallel rank only".to_owned()));
+    }
+    let own = if config.has("sliding_window") { config.whole("sliding_window")? } else { Some(1024) };
     let types = config.texts("layer_types")?;
     let kind = |i: u64| match &types {
         Some(types) => types.get(index(i)).copied().unwrap_or("mlp"),
