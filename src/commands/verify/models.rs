@@ -121,6 +121,5 @@ fn import_settings(case: &ModelLine, version: EngineVersion, recorded: &[RawSpec
         platform: engine.platform.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Platform::Cpu),
         version,
         draft_prefix: if has_prefix { "draft".to_owned() } else { String::new() },
-        ..ImportSettings::default()
     }
 }
