@@ -104,7 +104,7 @@ proptest! {
     ) {
         let exposure = if exposed { Exposure::Exposed } else { Exposure::Overlapped };
         let at = |builds: u32, launches: u32| {
-            let dispatch = Dispatch { builds: f64::from(builds), launches: f64::from(launches), measured: 0.0 };
+            let dispatch = Dispatch { builds: f64::from(builds), launches: f64::from(launches) };
             model(&config, hardware, 1).with_groups(dispatch, exposure).estimate(&load(8.0, 1000.0, 100.0)).tpot
         };
         prop_assert!(at(builds + more, launches + more) >= at(builds, launches));

@@ -250,7 +250,7 @@ fn servers(leftovers: &Leftovers) -> Vec<Server> {
                     .into_iter()
                     .eq(kinds.iter())
         };
-        match all.iter_mut().rev().take(1).find(alike) {
+        match all.last_mut().filter(alike) {
             Some(server) => server.points.push(point),
             None => {
                 let [hardware, weights, engine, spread] = kinds.clone();

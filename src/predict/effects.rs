@@ -235,12 +235,7 @@ fn counted(name: &str, kind: StepKind, known: &[Builder]) -> Result<Operations, 
         StepKind::Decode => (builder.decode, builder.mixed),
         StepKind::Verify => (builder.verify, builder.mixed_drafts),
     };
-    #[expect(clippy::cast_precision_loss, reason = "counts of one call")]
-    let sum = |launches: u64, h2d: u64, d2h: u64| (launches + h2d + d2h) as f64;
-    Ok(Operations {
-        step: sum(step.launches, step.h2d, step.d2h),
-        prompts: sum(prompts.launches, prompts.h2d, prompts.d2h),
-    })
+    Ok(Operations { step: step.operations(), prompts: prompts.operations() })
 }
 
 /// A line with what the change saves by default figures.
@@ -279,8 +274,7 @@ impl Case {
         let (factors, deviation) = match platform {
             Some(platform) => {
                 let fitted = CalibrationFile::for_platform(calibration, &platform)?.calibration()?;
-                let deviation = fitted.deviations.get(Factor::LaunchUs as usize).copied();
-                (Factors::default().times(&fitted.offsets), deviation.unwrap_or(Factor::LaunchUs.spread()))
+                (Factors::default().times(&fitted.offsets), fitted.deviation(Factor::LaunchUs))
             }
             None => (Factors::default(), Factor::LaunchUs.spread()),
         };

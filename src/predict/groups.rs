@@ -24,9 +24,7 @@ pub(crate) fn dispatch(grouping: &Grouping, hardware: &Hardware, drafts: bool) -
             None if drafts => builder.verify,
             None => builder.decode,
         };
-        #[expect(clippy::cast_precision_loss, reason = "a handful of launches")]
-        let launches = (count.launches + count.h2d + count.d2h) as f64;
-        out.launches += launches;
+        out.launches += count.operations();
         built.push((spec, name));
     }
     out

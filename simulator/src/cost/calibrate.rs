@@ -160,6 +160,13 @@ pub struct Calibration {
     pub leftovers: Leftovers,
 }
 
+impl Calibration {
+    /// How sure a factor is: the standard deviation of its logarithm.
+    pub fn deviation(&self, factor: Factor) -> f64 {
+        self.deviations.get(factor as usize).copied().unwrap_or(factor.spread())
+    }
+}
+
 impl Default for Calibration {
     /// Nothing was measured.
     fn default() -> Self {

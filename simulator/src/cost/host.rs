@@ -9,8 +9,6 @@ pub struct Dispatch {
     pub builds: f64,
     /// Kernels and copies outside graphs.
     pub launches: f64,
-    /// Time of builders that was measured as such, seconds, in place of their counts.
-    pub measured: f64,
 }
 
 /// Whether host work of a step can run while the device computes the one before it.
@@ -26,7 +24,6 @@ impl Dispatch {
     /// Host time, seconds.
     pub fn time(&self, factors: &Factors) -> f64 {
         (self.builds * factors.get(Factor::BuildUs) + self.launches * factors.get(Factor::LaunchUs)) * 1e-6
-            + self.measured
     }
 
     /// The part of it that lengthens a step whose other work takes `device` seconds.

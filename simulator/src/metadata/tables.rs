@@ -18,6 +18,14 @@ pub struct Count {
     pub d2h: u64,
 }
 
+impl Count {
+    /// What the host dispatches one by one: kernels and copies.
+    #[expect(clippy::cast_precision_loss, reason = "counts of one call")]
+    pub fn operations(&self) -> f64 {
+        (self.launches + self.h2d + self.d2h) as f64
+    }
+}
+
 /// What `update_block_table` costs in place of `build`, in the steps in which a builder has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -44,13 +44,11 @@ impl Speller<'_> {
 
     /// How many tokens the server puts around a prompt.
     fn around(&self, ids: &[u32]) -> usize {
-        let count = |special| {
-            let text = self.probe.detokenize(self.model, ids)?;
-            Some(self.probe.tokenize(self.model, &text, special)?.len())
-        };
         if !self.special {
             return 0;
         }
+        let Some(text) = self.probe.detokenize(self.model, ids) else { return 0 };
+        let count = |special| Some(self.probe.tokenize(self.model, &text, special)?.len());
         count(true).zip(count(false)).map_or(0, |(with, without)| with.saturating_sub(without))
     }
 

@@ -59,8 +59,7 @@ impl StepCost {
         }
         let fitted = CalibrationFile::for_platform(calibration, &hardware.platform)?.calibration()?;
         let factors = simulator::cost::Factors::default().times(&fitted.offsets);
-        let deviation = fitted.deviations.get(Factor::LaunchUs as usize).copied();
-        let spread = (NINETY * deviation.unwrap_or(Factor::LaunchUs.spread())).exp();
+        let spread = (NINETY * fitted.deviation(Factor::LaunchUs)).exp();
         let drafts = scenario.num_speculative_tokens.unwrap_or(0);
         let arm = |change: usize, grouping: &Grouping| {
             let dispatch: Dispatch = groups::dispatch(grouping, hardware, drafts > 0);

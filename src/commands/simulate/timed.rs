@@ -11,7 +11,7 @@ use simulator::{Clock, EndedRequest, Step};
 use super::Args;
 use super::adapter::Setup;
 use crate::failure::Failure;
-use crate::predict::calibration::{CalibrationFile, Off};
+use crate::predict::calibration::{CalibrationFile, NINETY, Off};
 use crate::predict::models;
 use crate::predict::precision;
 use crate::predict::slo::{self, Slo};
@@ -112,7 +112,6 @@ impl Device {
         if let Some(draft) = &time.draft_config {
             target = target.with_draft(cost(&models::find(draft)?)?, 1.0);
         }
-        let deviation = |factor: Factor| calibration.deviations.get(factor as usize).copied().unwrap_or(0.3);
         let measured_tpot = time
             .measured_tpot
             .as_deref()
@@ -137,7 +136,7 @@ impl Device {
             slo: time.slo.as_deref().map(Slo::parse).transpose()?,
             tpot: file.errors.tpot,
             ttft: file.errors.ttft,
-            host_times: (1.645 * deviation(Factor::LaunchUs)).exp(),
+            host_times: (NINETY * calibration.deviation(Factor::LaunchUs)).exp(),
         }))
     }
 
@@ -168,7 +167,6 @@ impl Device {
         let dispatch = Dispatch {
             builds: (cost.builds + cost.reuses) as f64,
             launches: (cost.launches + cost.h2d + cost.d2h) as f64,
-            measured: 0.0,
         };
         let mut out = self.model.step(&batch);
         for part in &mut out.parts {

@@ -133,7 +133,7 @@ pub(super) fn read(file: &str, text: &str, peaks: Peaks, all: &mut Vec<Measured>
                         expert_parallel: line.expert_parallel,
                         early_fp8_experts: false,
                     },
-                    dispatch: Dispatch { builds: groups, launches: line.launches, measured: 0.0 },
+                    dispatch: Dispatch { builds: groups, launches: line.launches },
                     // On a CPU the host is the device.
                     exposure: if line.exposed || cpu { Exposure::Exposed } else { Exposure::Overlapped },
                 },
