@@ -11,6 +11,7 @@ use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::number::{bytes, thousands};
+use crate::render::plan_text::count;
 use crate::render::table::{Side, Table};
 use crate::scenario::{Changes, ModelArgs, Scenario, parse_memory};
 use crate::terminal::{Style, Terminal};
@@ -173,12 +174,12 @@ fn write(
     writeln!(terminal.out, "{}", terminal.paint(Style::Bold, &title))?;
     writeln!(
         terminal.out,
-        "KV cache memory   {} bytes ({}), {} blocks of {} bytes, {} groups",
+        "KV cache memory   {} bytes ({}), {} blocks of {} bytes, {}",
         thousands(budget.kv_bytes),
         bytes(budget.kv_bytes),
         thousands(fit.num_blocks),
         thousands(fit.bytes_per_block),
-        fit.grouping.groups.len()
+        count(fit.grouping.groups.len() as u64, "group")
     )?;
     let asked = fitted.settings.max_model_len;
     let longest = match fit.longest {

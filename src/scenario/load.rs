@@ -119,7 +119,24 @@ fn base(
             .hint("start from a shipped scenario; `docs/scenario-format.md` describes the format")
             .into());
     }
+    if let Some(place) = place_in_a_config(&tree) {
+        let file = &source.name;
+        return Err(Complaint::at(place, "it is a model's config.json, not a scenario")
+            .hint(format!("name it by `--model {file}`, with `--tp` and vLLM's other flags"))
+            .hint(format!("or make a scenario of it: `k3plan import hf {file} -o scenario.yaml`"))
+            .into());
+    }
     Ok(Found::Tree(Base { name: name.to_owned(), tree, folder, arm: arm.map(str::to_owned) }))
+}
+
+/// Where a file shows that it is a model's `config.json`: by keys that no scenario has.
+fn place_in_a_config(tree: &Node) -> Option<&Place> {
+    let Value::Map(entries) = &tree.value else { return None };
+    entries
+        .iter()
+        .map(|(key, _)| key)
+        .find(|key| ["architectures", "model_type", "text_config"].contains(&key.name.as_str()))
+        .map(|key| &key.place)
 }
 
 fn recorded_cases(path: &Path, id: Option<&str>) -> Result<Vec<Written>, Failure> {
