@@ -67,6 +67,7 @@ pub(crate) struct Fitted<'a> {
     pub(crate) settings: &'a EngineSettings,
     pub(crate) rules: &'a Rules,
     pub(crate) max_num_seqs: Option<u64>,
+    pub(crate) num_speculative_tokens: u64,
 }
 
 /// Runs the subcommand.
@@ -84,6 +85,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         settings: &scenario.settings,
         rules: &rules,
         max_num_seqs: args.max_num_seqs.or(scenario.max_num_seqs),
+        num_speculative_tokens: scenario.num_speculative_tokens.unwrap_or(0),
     };
     report(&fitted, &budget, args.json, terminal)
 }
@@ -106,7 +108,9 @@ pub(crate) fn report(
     json: bool,
     terminal: &mut Terminal<'_>,
 ) -> Result<Exit, Ended> {
-    let fit = fit::fit(fitted.model, fitted.settings, fitted.rules, budget.kv_bytes, fitted.max_num_seqs)
+    let Fitted { model, settings, rules, max_num_seqs, num_speculative_tokens, .. } = *fitted;
+    let tokens_a_step = num_speculative_tokens.saturating_add(1);
+    let fit = fit::fit(model, settings, rules, budget.kv_bytes, max_num_seqs, tokens_a_step)
         .map_err(|error| refused(fitted, &error))?;
     if json {
         json::write(fitted, budget, &fit, terminal)?;
@@ -206,18 +210,41 @@ fn write(
         Err(error) => writeln!(terminal.out, "asked             {} tokens: {error}", thousands(asked))?,
     }
     writeln!(terminal.out)?;
-    let mut table = Table::new(vec![
-        ("tokens a sequence", Side::Right),
-        ("blocks", Side::Right),
-        ("most sequences", Side::Right),
-    ]);
     let mut lengths = fit.lengths.clone();
     lengths.push(fit.chosen);
     lengths.sort_by_key(|at| at.tokens);
+    // Without windows a request holds the same blocks from its first decode step on.
+    let windows = lengths.iter().any(|at| at.decoding_sequences != at.sequences);
+    let mut columns = vec![
+        ("tokens a sequence", Side::Right),
+        ("blocks reserved", Side::Right),
+        ("most sequences", Side::Right),
+    ];
+    if windows {
+        columns.extend([("blocks decoding", Side::Right), ("most decoding", Side::Right)]);
+    }
+    let mut table = Table::new(columns);
+    let most = |memory: u64| thousands(fitted.max_num_seqs.map_or(memory, |limit| limit.min(memory)));
     for at in &lengths {
-        table.row(vec![thousands(at.tokens), thousands(at.blocks), thousands(at.sequences)]);
+        let mut row = vec![thousands(at.tokens), thousands(at.blocks), most(at.sequences)];
+        if windows {
+            row.extend([thousands(at.decoding_blocks), most(at.decoding_sequences)]);
+        }
+        table.row(row);
     }
     table.write(0, terminal)?;
+    if windows {
+        writeln!(
+            terminal.out,
+            "decoding: a prompt is done and only the windows of its sliding layers are kept; one more prompt has its \
+             reservation"
+        )?;
+    }
+    if let Some(limit) =
+        fitted.max_num_seqs.filter(|limit| lengths.iter().any(|at| at.decoding_sequences > *limit))
+    {
+        writeln!(terminal.out, "memory holds more than the {} of max-num-seqs", thousands(limit))?;
+    }
     writeln!(terminal.out)?;
     let limit = match fitted.max_num_seqs {
         Some(limit) if limit < fit.chosen.sequences => " (max-num-seqs)",
