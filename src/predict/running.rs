@@ -1,8 +1,6 @@
 //! How many requests of a length run at once: the planner's own groups and blocks, not a division.
 
-use planner::fit::AtLength;
 use planner::import::hf_config::{ImportSettings, Platform, import};
-use planner::spec::RequestShape;
 use planner::{EngineSettings, EngineVersion, MambaCacheMode};
 use simulator::cost::{CostModel, Hardware};
 
@@ -87,18 +85,11 @@ fn planned(model: &NamedModel, room: &Room<'_>, tokens: u64, bytes: u64) -> Opti
         available_memory_bytes: vec![bytes],
         ..EngineSettings::default()
     };
-    let rules = EngineVersion::default().rules();
-    let plan = planner::plan(&imported.model, &engine, &rules).ok()?;
-    let Ok(pool) = plan.pool? else { return Some(0.0) };
-    // vLLM's own concurrency counts each window with a whole batch of prompt beside it, which a request has only
-    // until its prompt is computed.
-    let shape = RequestShape { tokens, settings: &engine, rules: &rules };
-    let at = AtLength::of(&plan.grouping, shape, pool.num_blocks, 1).ok()?;
-    if at.blocks == at.decoding_blocks {
-        return Some(pool.max_concurrency);
+    let plan = planner::plan(&imported.model, &engine, &EngineVersion::default().rules()).ok()?;
+    match plan.pool? {
+        Ok(pool) => Some(pool.max_concurrency),
+        Err(_too_small) => Some(0.0),
     }
-    #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
-    Some(at.decoding_sequences as f64)
 }
 
 /// The importer's platform of a device.

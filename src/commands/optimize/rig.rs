@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use planner::fit::AtLength;
 use planner::import::hf_config::{ImportSettings, Imported, Speculative, import};
-use planner::spec::RequestShape;
 use planner::{EngineSettings, EngineVersion, GroupSizeRule, MambaCacheMode};
 use simulator::cost::calibrate::{Calibration, Subject};
 use simulator::cost::closed_loop::{Estimate, Kind, Load};
@@ -93,10 +91,7 @@ struct Planned {
     groups: Option<Groups>,
     dispatch: Dispatch,
     bytes_per_block: f64,
-    /// Blocks of a request that decodes.
     blocks_per_request: f64,
-    /// Blocks of one whose prompt is being computed.
-    blocks_reserved: f64,
 }
 
 /// A model as vLLM sees it: nothing where the importer does not know it, or why vLLM refuses it.
@@ -232,7 +227,6 @@ impl<'a> Rig<'a> {
                 groups: None,
                 dispatch: Dispatch::default(),
                 bytes_per_block: cost.kv_bytes_a_token().max(1.0),
-                blocks_reserved: self.length() as f64,
                 blocks_per_request: self.length() as f64,
             }),
             Ok(Some(imported)) => self.plan(choice, &imported),
@@ -246,8 +240,8 @@ impl<'a> Rig<'a> {
         // Any memory that holds a request does: blocks are counted for the real one below.
         let settings =
             EngineSettings { available_memory_bytes: vec![1 << 44], ..self.settings(choice, imported) };
-        let rules = EngineVersion::default().rules();
-        let plan = planner::plan(&imported.model, &settings, &rules).map_err(|error| refused(&error))?;
+        let plan = planner::plan(&imported.model, &settings, &EngineVersion::default().rules())
+            .map_err(|error| refused(&error))?;
         let grouping = &plan.grouping;
         let (Some(bytes_per_block), Some(pool)) = (plan.bytes_per_block, plan.pool) else {
             // Without a KV cache any number runs.
@@ -255,15 +249,10 @@ impl<'a> Rig<'a> {
                 groups: None,
                 dispatch: Dispatch::default(),
                 bytes_per_block: 1.0,
-                blocks_reserved: 1.0,
                 blocks_per_request: 1.0,
             });
         };
         let pool = pool.map_err(|error| refused(&error))?;
-        let shape = RequestShape { tokens: self.length(), settings: &settings, rules: &rules };
-        let tokens_a_step = u64::from(self.question.drafts) + 1;
-        let at =
-            AtLength::of(grouping, shape, pool.num_blocks, tokens_a_step).map_err(|error| refused(&error))?;
         #[expect(clippy::cast_precision_loss, reason = "blocks and bytes of a request")]
         Ok(Planned {
             groups: Some(Groups {
@@ -274,8 +263,7 @@ impl<'a> Rig<'a> {
             }),
             dispatch: groups::dispatch(grouping, self.question.hardware, self.question.drafts > 0),
             bytes_per_block: bytes_per_block as f64,
-            blocks_reserved: at.blocks.max(1) as f64,
-            blocks_per_request: at.decoding_blocks.max(1) as f64,
+            blocks_per_request: pool.blocks_per_max_len_request.max(1) as f64,
         })
     }
 
@@ -346,12 +334,10 @@ impl<'a> Rig<'a> {
         };
         // One block is the null block.
         let blocks = (left / planned.bytes_per_block).floor() - 1.0;
-        if blocks < planned.blocks_reserved {
+        let held = blocks / planned.blocks_per_request;
+        if held < 1.0 {
             return Ok(Err(Why::Room(NoRoom::Request { tokens: self.length() })));
         }
-        // One prompt at a time has its reservation, the others what decoding takes.
-        let beside = planned.blocks_reserved - planned.blocks_per_request;
-        let held = ((blocks - beside) / planned.blocks_per_request).max(1.0);
         let (input, output) = (f64::from(self.question.input), f64::from(self.question.output));
         // A running request holds its prompt and, as blocks are taken when they are needed, part of its output.
         let held = held * (input + output) / (input + 0.75 * output);
