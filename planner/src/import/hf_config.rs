@@ -71,7 +71,8 @@ pub fn import(
     draft: Option<&Value>,
     settings: &ImportSettings,
 ) -> Result<Imported, ImportError> {
-    let target = config::Config::new(config)?;
+    let target =
+        config::Config::new(config)?.overridden(&settings.hf_overrides, settings.disable_sliding_window);
     let mut context = settings::Context::new(&target, settings)?;
     let mut layers = architectures::layers(&target, &mut context)?;
     refusals::check(&target, &context, &layers)?;

@@ -77,16 +77,16 @@ pub(super) fn blocks(
     let kernels = Kernels::of(settings, config, layers.use_mla, &context.kv.name);
     let mut block_size = kernels.block_size(settings.block_size);
     let mut padded = None;
-    let align = layers.align;
+    let align = layers.align.filter(|_| !only_attention(config));
     // Without any attention there is no block to align.
     let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
     // The engine settles a state's block before the platform speaks, so that without attention its default holds.
     let unaligned =
         if has_attention { block_size } else { settings.block_size.unwrap_or(platform::DEFAULT_BLOCK) };
-    if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
+    if let Some(align) = align.filter(|a| a.state_bytes > 0 && has_attention) {
         (block_size, padded) = aligned(&align, context, &kernels, block_size, &rules)?;
     }
-    let aligns_states = layers.align.is_some();
+    let aligns_states = align.is_some();
     let mamba_block_size = match settings.mamba_cache_mode {
         MambaCacheMode::None => settings.max_model_len.max(1),
         MambaCacheMode::Align | MambaCacheMode::All if aligns_states && has_attention => block_size,
@@ -105,6 +105,16 @@ pub(super) fn blocks(
         raised_from: align.filter(|_| has_attention).map(|_| kernels.block_size(settings.block_size)),
         state_bytes: align.map(|align| align.state_bytes),
     })
+}
+
+/// Whether the list beside the model's architecture names attention alone, so that the engine takes it for no hybrid.
+///
+/// # Source
+/// `ModelConfig.is_hybrid` in `vllm/config/model.py`, vLLM 0.32, which reads the outer config.
+fn only_attention(config: &Config<'_>) -> bool {
+    !config.is_nested()
+        && matches!(config.texts("layer_types"), Ok(Some(names))
+            if names.iter().all(|name| matches!(*name, "attention" | "full_attention")))
 }
 
 /// The attention block whose page is at least a state's, and the padding of the state.

@@ -34,6 +34,9 @@ pub(super) fn append(
         return Ok(());
     }
     let draft = draft.map(Config::new_draft).transpose()?;
+    // The target's file is read again for its heads, and the overrides are not told to them: `SpeculativeConfig` in
+    // `vllm/config/speculative.py`, vLLM 0.32.
+    let own = target.as_read();
     draft.as_ref().filter(|draft| !draft.is_wrapped()).map_or(Ok(()), refusals::class)?;
     layers.draft_from = Some(layers.layers.len());
     let prefix = match context.settings.draft_prefix.as_str() {
@@ -42,9 +45,12 @@ pub(super) fn append(
     };
     let start = first_layer(target)?;
     let added = match (method, &draft) {
-        ("draft_model", Some(draft)) => {
+        // The same cache, with the window that the target leaves in force: `_create_draft_vllm_config` in
+        // `vllm/v1/spec_decode/draft_model.py`, vLLM 0.32.
+        ("draft_model", Some(draft)) if !mtp::is_converted(draft)? => {
             let prefix = if prefix.is_empty() { "draft_model." } else { &prefix };
-            let mut added = architectures::layers(draft, context)?.layers;
+            let draft = draft.clone().under_window(dense::model_window(target)?);
+            let mut added = architectures::layers(&draft, context)?.layers;
             for layer in &mut added {
                 layer.name.insert_str(0, prefix);
             }
@@ -58,9 +64,12 @@ pub(super) fn append(
         ("dspark", None) if !matches!(target.text_type(), "deepseek_v4" | "deepseek_v41") => {
             return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
         }
-        ("dspark", None) => mtp::deepseek_v4_stages(target, context, start)?,
+        ("dspark", None) => mtp::deepseek_v4_stages(&own, context, start)?,
         // `mtp`, and the older names of single models' heads.
-        (_, draft) => mtp::layers(target, draft.as_ref().unwrap_or(target), context, start, method)?,
+        (_, draft) => {
+            let config = draft.as_ref().unwrap_or(&own);
+            mtp::layers(target, config, context, first_layer(config)?, method)?
+        }
     };
     let named = added
         .into_iter()

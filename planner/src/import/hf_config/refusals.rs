@@ -14,21 +14,64 @@ use super::layer::{Cache, Layers};
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
 
-/// Keys whose class wants a whole number, so that a null of the file is refused.
+/// Keys whose class wants a whole number, so that a null is refused, the file's or the engine's.
 ///
 /// # Source
-/// Fields of type `int` in transformers' `configuration_{exaone_moe,gemma3n,gemma4,mimo_v2_flash}.py`, 5.x, whose classes
-/// check their types (`@strict`).
+/// Fields of type `int` in transformers' `configuration_{cwm,diffusion_gemma,exaone_moe,gemma3n,gemma4,gemma4_unified,
+/// laguna,mimo_v2_flash,moshi}.py`, 5.x, whose classes check their types (`@strict`), also of what is set later.
 const NOT_NULL: &[(&str, &str)] = &[
+    ("cwm", "sliding_window"),
+    ("diffusion_gemma_text", "sliding_window"),
     ("exaone_moe", "sliding_window"),
     ("gemma3n_text", "sliding_window"),
     ("gemma4_text", "sliding_window"),
+    ("gemma4_unified_text", "sliding_window"),
+    ("laguna", "sliding_window"),
     ("mimo_v2_flash", "sliding_window"),
+    ("moshi", "sliding_window"),
 ];
 
 /// Refuses what the class of a config does, a target's or a draft's.
 pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
-    lists::check(config)
+    let config = config.as_read();
+    lists::check(&config)?;
+    whole_heads(&config)
+}
+
+/// Model types whose class wants the hidden size to be a multiple of the attention heads.
+///
+/// # Source
+/// `validate_architecture` in transformers' `configuration_{arcee,aria,cwm,deepseek_v2,gemma2,gemma3,gemma3n,hrm_text,
+/// hyperclovax,jais2,llama,minicpm3,muse_glimmer,vaultgemma}.py`, 5.19.
+const WHOLE_HEADS: &[&str] = &[
+    "arcee",
+    "aria_text",
+    "cwm",
+    "deepseek_v2",
+    "gemma2",
+    "gemma3_text",
+    "gemma3n_text",
+    "hrm_text",
+    "hyperclovax",
+    "jais2",
+    "llama",
+    "minicpm3",
+    "vaultgemma",
+];
+
+fn whole_heads(config: &Config<'_>) -> Result<(), ImportError> {
+    if !WHOLE_HEADS.contains(&config.text_type()) {
+        return Ok(());
+    }
+    match (config.whole("hidden_size")?, config.whole("num_attention_heads")?) {
+        (Some(hidden), Some(heads)) if heads > 0 && !hidden.is_multiple_of(heads) => {
+            Err(ImportError::Refused(format!(
+                "the hidden size ({hidden}) is no multiple of the attention heads ({heads}): transformers checks it when \
+                 vLLM reads the config"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses what vLLM does.
@@ -43,6 +86,8 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
     class(config)?;
     counts::experts(config, context)?;
     counts::widths(config, context)?;
+    counts::vocabulary(config, context)?;
+    counts::norm_groups(config, context)?;
     if settings.splits_encoder && !settings.language_model_only {
         counts::encoder(config, context)?;
     }
