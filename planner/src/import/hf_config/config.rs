@@ -119,7 +119,9 @@ impl<'a> Config<'a> {
             // A class makes the default of a text config that is left out, unless its keys stand beside.
             let flat = ["num_hidden_layers", "hidden_size"].iter().any(|key| text.contains_key(*key));
             let left_out = outer.is_some_and(|outer| outer.text.is_some()) && !flat;
-            let Some((key, nested)) = nested.or_else(|| left_out.then_some(("text_config", &*EMPTY))) else { break };
+            let Some((key, nested)) = nested.or_else(|| left_out.then_some(("text_config", &*EMPTY))) else {
+                break;
+            };
             path.push(key);
             text = nested;
             let own = string(nested, "model_type");
@@ -132,7 +134,17 @@ impl<'a> Config<'a> {
             own.clone_into(&mut text_type);
         }
         let (class, given) = (class(&text_type), given.map_or(&[][..], |given| given.keys));
-        Ok(Self { root, text, class, given, architecture, text_type, path, later: Later::default(), window_in_force: None })
+        Ok(Self {
+            root,
+            text,
+            class,
+            given,
+            architecture,
+            text_type,
+            path,
+            later: Later::default(),
+            window_in_force: None,
+        })
     }
 
     /// The same with what `--hf-overrides` sets once the file is read, and without the window of
@@ -141,7 +153,11 @@ impl<'a> Config<'a> {
     /// # Source
     /// `ModelConfig.__post_init__`, `_apply_dict_overrides` and `_update_nested` in `vllm/config/model.py`, `get_config`
     /// in `vllm/transformers_utils/config.py`, vLLM 0.32.
-    pub(super) fn overridden(mut self, overrides: &'a Map<String, Value>, disable_sliding_window: bool) -> Self {
+    pub(super) fn overridden(
+        mut self,
+        overrides: &'a Map<String, Value>,
+        disable_sliding_window: bool,
+    ) -> Self {
         self.later = Later::of(overrides, &self.path, disable_sliding_window);
         if let Some(list) = self.later.root("architectures").and_then(Value::as_array) {
             self.architecture = list.first().and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -176,7 +192,7 @@ impl<'a> Config<'a> {
     }
 
     /// A value of the root, or of what is set there later.
-    fn at_root(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn at_root(&self, key: &str) -> Option<&'a Value> {
         self.later.root(key).or_else(|| self.root.get(key))
     }
 
@@ -292,6 +308,13 @@ impl<'a> Config<'a> {
     /// Whether the file says null, or 0, which the engine makes one of.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.at_text(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
+    }
+
+    /// The rotary parameters of the text config, a set for all layers or one a type of layer.
+    pub(super) fn rope_parameters(&self) -> Option<&'a Map<String, Value>> {
+        ["rope_parameters", "rope_scaling"]
+            .iter()
+            .find_map(|key| self.at_text(key).and_then(Value::as_object))
     }
 
     /// The rotary parameters, where positions are of three axes (M-RoPE), which a language model alone does not
@@ -468,7 +491,8 @@ impl<'a> Config<'a> {
             }
             return Ok(dtype);
         }
-        let stated = ["dtype", "torch_dtype"].iter().find_map(|key| self.at_root(key).filter(|v| !v.is_null()));
+        let stated =
+            ["dtype", "torch_dtype"].iter().find_map(|key| self.at_root(key).filter(|v| !v.is_null()));
         let in_text =
             || ["dtype", "torch_dtype"].iter().find_map(|key| self.at_text(key).filter(|v| !v.is_null()));
         match stated.or_else(in_text) {

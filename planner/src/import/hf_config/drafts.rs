@@ -15,6 +15,7 @@ use super::error::ImportError;
 use super::hybrid::latent_size;
 use super::layer::{Attention, Cache, Latent, Layer, Layers};
 use super::own;
+use super::platform;
 use super::refusals;
 use super::settings::Context;
 
@@ -49,6 +50,9 @@ pub(super) fn append(
         // `vllm/v1/spec_decode/draft_model.py`, vLLM 0.32.
         ("draft_model", Some(draft)) if !mtp::is_converted(draft)? => {
             let prefix = if prefix.is_empty() { "draft_model." } else { &prefix };
+            same_vocabulary(target, draft)?;
+            // Its config passes the platform's check too, and the cache's config is the same.
+            context.block_of_draft = platform::forced_by_latents(context.settings.platform, draft);
             let draft = draft.clone().under_window(dense::model_window(target)?);
             let mut added = architectures::layers(&draft, context)?.layers;
             for layer in &mut added {
@@ -79,6 +83,19 @@ pub(super) fn append(
         })
         .collect();
     extend(layers, named)
+}
+
+/// A draft that is a model of its own must know the target's tokens.
+///
+/// # Source
+/// `verify_equal_vocab_size_if_draft_model` in `vllm/config/speculative.py`, vLLM 0.32.
+fn same_vocabulary(target: &Config<'_>, draft: &Config<'_>) -> Result<(), ImportError> {
+    match (target.stated("vocab_size")?, draft.stated("vocab_size")?) {
+        (Some(target), Some(draft)) if target != draft => Err(ImportError::Refused(format!(
+            "the draft's vocabulary of {draft} tokens is not the target's of {target}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn extend(layers: &mut Layers, added: Vec<Layer>) -> Result<(), ImportError> {

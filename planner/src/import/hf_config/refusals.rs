@@ -4,6 +4,7 @@
 
 mod counts;
 mod lists;
+mod shapes;
 
 use serde_json::{Map, Value};
 
@@ -11,6 +12,7 @@ use super::config::{Config, whole_value};
 use super::dense::head_dim;
 use super::error::ImportError;
 use super::layer::{Cache, Layers};
+use super::platform::Platform;
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
 
@@ -35,43 +37,7 @@ const NOT_NULL: &[(&str, &str)] = &[
 pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
     let config = config.as_read();
     lists::check(&config)?;
-    whole_heads(&config)
-}
-
-/// Model types whose class wants the hidden size to be a multiple of the attention heads.
-///
-/// # Source
-/// `validate_architecture` in transformers' `configuration_{arcee,aria,cwm,deepseek_v2,gemma2,gemma3,gemma3n,hrm_text,
-/// hyperclovax,jais2,llama,minicpm3,muse_glimmer,vaultgemma}.py`, 5.19.
-const WHOLE_HEADS: &[&str] = &[
-    "arcee",
-    "aria_text",
-    "cwm",
-    "deepseek_v2",
-    "gemma2",
-    "gemma3_text",
-    "gemma3n_text",
-    "hrm_text",
-    "hyperclovax",
-    "jais2",
-    "llama",
-    "minicpm3",
-    "vaultgemma",
-];
-
-fn whole_heads(config: &Config<'_>) -> Result<(), ImportError> {
-    if !WHOLE_HEADS.contains(&config.text_type()) {
-        return Ok(());
-    }
-    match (config.whole("hidden_size")?, config.whole("num_attention_heads")?) {
-        (Some(hidden), Some(heads)) if heads > 0 && !hidden.is_multiple_of(heads) => {
-            Err(ImportError::Refused(format!(
-                "the hidden size ({hidden}) is no multiple of the attention heads ({heads}): transformers checks it when \
-                 vLLM reads the config"
-            )))
-        }
-        _ => Ok(()),
-    }
+    shapes::check(&config)
 }
 
 /// Refuses what vLLM does.
@@ -84,6 +50,8 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
         )));
     }
     class(config)?;
+    whole_model(config)?;
+    states_beside_latents(context, layers)?;
     counts::experts(config, context)?;
     counts::widths(config, context)?;
     counts::vocabulary(config, context)?;
@@ -101,6 +69,53 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
     // A model of states alone rotates nothing.
     let rotates = layers.layers.iter().any(|layer| matches!(layer.cache, Cache::Attention(_)));
     if rotates { sections(config) } else { Ok(()) }
+}
+
+/// What single models demand of their own config.
+///
+/// # Source
+/// `CohereCompassForCausalLM` in `vllm/model_executor/models/cohere_compass.py` asserts it of the outer value; the number of
+/// tokens of an image in `qianfan_ocr.py` divides the size; vLLM 0.32.
+fn whole_model(config: &Config<'_>) -> Result<(), ImportError> {
+    match config.architecture() {
+        "CohereCompassForConditionalGeneration"
+            if config.at_root("tie_word_embeddings").and_then(Value::as_bool) != Some(true) =>
+        {
+            Err(ImportError::Refused("vLLM runs this model with `tie_word_embeddings` only".to_owned()))
+        }
+        "QianfanOCRForConditionalGeneration"
+            if config
+                .tower("vision_config")
+                .and_then(|map| map.get("image_size"))
+                .is_some_and(Value::is_array) =>
+        {
+            Err(ImportError::WrongType {
+                key: "vision_config.image_size".to_owned(),
+                wanted: "a whole number",
+                found: "a list".to_owned(),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Latents on a CPU switch prefix caching off, after states have taken their blocks from it.
+///
+/// # Source
+/// `check_and_update_config` in `vllm/platforms/cpu.py`, `MambaModelConfig` in `vllm/model_executor/models/config.py` and
+/// `validate_mamba_block_size` in `vllm/config/vllm.py`, vLLM 0.32.
+fn states_beside_latents(context: &Context<'_>, layers: &Layers) -> Result<(), ImportError> {
+    let settings = context.settings;
+    let cached = settings.mamba_cache_mode != MambaCacheMode::None
+        && settings.block_size != Some(settings.max_model_len);
+    if settings.platform == Platform::Cpu && context.engine_mla && cached && layers.align.is_some() {
+        return Err(ImportError::Refused(
+            "on a CPU vLLM switches prefix caching off for a model with latents, and then refuses the blocks of its \
+             states: run it without prefix caching, which is the mamba cache mode `none`"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The axes of rotary positions must fill the rotated half of a head.

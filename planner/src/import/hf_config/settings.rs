@@ -93,6 +93,8 @@ pub(super) struct Context<'a> {
     pub(super) kv: KvDtype,
     /// Whether the engine takes the model for one with latents.
     pub(super) engine_mla: bool,
+    /// The block size that the platform sets anew for a draft that is a model of its own, tokens.
+    pub(super) block_of_draft: Option<u64>,
     pub(super) notes: Vec<String>,
 }
 
@@ -111,6 +113,7 @@ impl<'a> Context<'a> {
             dtype,
             kv,
             engine_mla: platform::engine_mla(config),
+            block_of_draft: None,
             notes,
         })
     }

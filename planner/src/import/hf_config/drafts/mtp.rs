@@ -68,7 +68,9 @@ pub(super) fn is_converted(config: &Config<'_>) -> Result<bool, ImportError> {
             | "Step3p7ForConditionalGeneration"
     );
     let nemotron = matches!(config.text_type(), "nemotron_h" | "nemotron_h_puzzle");
-    Ok(by_root || by_architecture || (nemotron && config.whole("num_nextn_predict_layers")?.is_some_and(|n| n > 0)))
+    Ok(by_root
+        || by_architecture
+        || (nemotron && config.whole("num_nextn_predict_layers")?.is_some_and(|n| n > 0)))
 }
 
 /// The layers of the heads of `config`, whose target has `start` layers.

@@ -16,7 +16,7 @@ struct Encoder {
 /// # Source
 /// What each model file of `vllm/model_executor/models` builds as its tower, vLLM 0.32: `divide` of heads in
 /// `{siglip,clip,pixtral,blip,idefics2_vision_model,qwen2_vl,qwen2_5_vl,qwen3_vl,glm4_1v,glm_ocr,ernie45_vl,
-/// paddleocr_vl,minicpmv4_6,glmasr,whisper}.py`, and the widths of `ColumnParallelLinear` there and in
+/// paddleocr_vl,minicpmv4_6,glmasr,whisper,lfm2_siglip2}.py`, and the widths of `ColumnParallelLinear` there and in
 /// `granite_speech.py`.
 const ENCODERS: &[Encoder] = &[
     Encoder {
@@ -71,9 +71,14 @@ const ENCODERS: &[Encoder] = &[
         sizes: &["num_heads", "intermediate_size"],
     },
     Encoder {
-        architectures: &["MiniMaxM3SparseForConditionalGeneration"],
+        architectures: &["Lfm2VlForConditionalGeneration", "MiniMaxM3SparseForConditionalGeneration"],
         config: "vision_config",
         sizes: &["num_attention_heads"],
+    },
+    Encoder {
+        architectures: &["HCXVisionV2ForCausalLM"],
+        config: "vision_config",
+        sizes: &["num_attention_heads", "num_heads"],
     },
     Encoder {
         architectures: &["GlmAsrForConditionalGeneration"],
