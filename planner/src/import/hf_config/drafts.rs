@@ -245,6 +245,13 @@ fn block_drafts(
     let n = draft.num_layers()?;
     if draft.text_type() == "k3_dspark" || draft.architecture() == "K3DSparkModel" {
         dense::heads(draft, context)?;
+        // `vllm/transformers_utils/configs/k3_dspark.py`, vLLM 0.32.
+        let read = draft.list("target_layer_ids")?.unwrap_or_default().len() as u64;
+        if read == 0 || draft.whole("num_target_layers")? != Some(read) {
+            return Err(ImportError::Refused(
+                "the draft's `num_target_layers` is not the number of its `target_layer_ids`".to_owned(),
+            ));
+        }
         let head_size = latent_size(draft)?;
         let cache =
             Cache::Latent(Latent { head_size, non_causal_multi_token_decode: true, ..Latent::default() });

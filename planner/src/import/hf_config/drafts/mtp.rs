@@ -102,7 +102,8 @@ pub(super) fn layers(
         "deepseek_v32" | "glm_moe_dsa" | "hy_v4" => {
             let mut layers = Layers::default();
             for i in start..start + heads(None)? {
-                mla::push_sparse(config, &mut layers, &format!("model.layers.{i}.self_attn"), true)?;
+                let leads = config.text_type() != "hy_v4" || mla::hyv4_head_is_sparse(config, i)?;
+                mla::push_sparse(config, &mut layers, &format!("model.layers.{i}.self_attn"), leads)?;
             }
             layers.layers
         }

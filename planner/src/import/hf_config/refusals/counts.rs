@@ -16,7 +16,7 @@ struct Encoder {
 /// # Source
 /// What each model file of `vllm/model_executor/models` builds as its tower, vLLM 0.32: `divide` of heads in
 /// `{siglip,clip,pixtral,blip,idefics2_vision_model,qwen2_vl,qwen2_5_vl,qwen3_vl,glm4_1v,glm_ocr,ernie45_vl,
-/// paddleocr_vl,minicpmv4_6,glmasr,whisper,lfm2_siglip2}.py`, and the widths of `ColumnParallelLinear` there and in
+/// paddleocr_vl,minicpmv4_6,glmasr,whisper,lfm2_siglip2,dots_ocr,siglip2navit}.py`, and the widths of `ColumnParallelLinear` there and in
 /// `granite_speech.py`.
 const ENCODERS: &[Encoder] = &[
     Encoder {
@@ -71,7 +71,13 @@ const ENCODERS: &[Encoder] = &[
         sizes: &["num_heads", "intermediate_size"],
     },
     Encoder {
-        architectures: &["Lfm2VlForConditionalGeneration", "MiniMaxM3SparseForConditionalGeneration"],
+        architectures: &[
+            "DotsOCRForCausalLM",
+            "Lfm2VlForConditionalGeneration",
+            "MiniMaxM3SparseForConditionalGeneration",
+            "Phi4ForCausalLMV",
+            "RForConditionalGeneration",
+        ],
         config: "vision_config",
         sizes: &["num_attention_heads"],
     },
