@@ -9,7 +9,7 @@ use planner::import::hf_config::{
 };
 use planner::import::log::{ServerLog, Value as Logged};
 use planner::{EngineVersion, MambaCacheMode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
@@ -68,6 +68,14 @@ pub(crate) struct EngineFlags {
     #[arg(long, default_value = "weights", value_name = "MODE")]
     pub(crate) mm_encoder_tp_mode: String,
 
+    /// Attend to all instead of a window, in layers whose window is the model's `sliding_window`.
+    #[arg(long)]
+    pub(crate) disable_sliding_window: bool,
+
+    /// Attributes to set on the model's config once it is read, as JSON.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) hf_overrides: Option<String>,
+
     /// Run the language model alone, without its encoders.
     #[arg(long)]
     pub(crate) language_model_only: bool,
@@ -118,9 +126,11 @@ impl EngineFlags {
                     .hint("write weights or data"));
             }
         };
+        let hf_overrides = self.overrides()?;
+        let own = longest(&config, &hf_overrides, self.disable_sliding_window);
         let settings = ImportSettings {
             tensor_parallel_size: self.tp.unwrap_or(1),
-            max_model_len: self.max_model_len.or_else(|| own_length(&config)).unwrap_or(8192),
+            max_model_len: self.max_model_len.or(own).unwrap_or(8192),
             block_size: self.block_size,
             kv_cache_dtype: self.kv_cache_dtype.clone(),
             dtype: self.dtype.clone(),
@@ -130,6 +140,8 @@ impl EngineFlags {
             mamba_ssm_cache_dtype: self.mamba_ssm_cache_dtype.clone(),
             splits_encoder,
             language_model_only: self.language_model_only,
+            disable_sliding_window: self.disable_sliding_window,
+            hf_overrides,
             platform,
             version: version.unwrap_or_default(),
             draft_prefix: String::new(),
@@ -174,8 +186,13 @@ impl EngineFlags {
         if text("mm_encoder_tp_mode").as_deref() == Some("data") {
             "data".clone_into(&mut flags.mm_encoder_tp_mode);
         }
-        flags.language_model_only |=
-            log.flag("language_model_only").is_some_and(|found| *found.value == Logged::Bool(true));
+        let given = |name: &str| log.flag(name).is_some_and(|found| *found.value == Logged::Bool(true));
+        flags.language_model_only |= given("language_model_only");
+        flags.disable_sliding_window |= given("disable_sliding_window");
+        if flags.hf_overrides.is_none() {
+            let logged = log.flag("hf_overrides").and_then(|found| found.value.to_json());
+            flags.hf_overrides = logged.filter(Value::is_object).map(|value| value.to_string());
+        }
         fill(&mut flags.kv_cache_dtype, "kv_cache_dtype");
         fill(&mut flags.dtype, "dtype");
         fill(&mut flags.mamba_cache_dtype, "mamba_cache_dtype");
@@ -194,6 +211,19 @@ impl EngineFlags {
             flags.platform = Some(Platform::Cpu.name().to_owned());
         }
         flags
+    }
+
+    /// The object of `--hf-overrides`.
+    fn overrides(&self) -> Result<Map<String, Value>, Failure> {
+        let Some(text) = &self.hf_overrides else { return Ok(Map::new()) };
+        let failed = || Failure::new("failed to read `--hf-overrides`");
+        match planner::import::json::parse(text) {
+            Ok(Value::Object(map)) => Ok(map),
+            Ok(_) => Err(failed().caused_by("it is not a JSON object").hint(
+                "name attributes of the config, such as '{\"text_config\": {\"sliding_window\": 4096}}'",
+            )),
+            Err(error) => Err(failed().caused_by(error)),
+        }
     }
 
     fn speculative(&self, draft: Option<&Value>) -> Option<Speculative> {
@@ -226,6 +256,40 @@ fn method_of(draft: &Value) -> &'static str {
         }
     }
     "draft_model"
+}
+
+/// The longest length that the config states with what is set on it; without its window not more than that.
+///
+/// # Source
+/// `_get_and_verify_max_len` in `vllm/config/model.py`, vLLM 0.32.
+fn longest(config: &Value, overrides: &Map<String, Value>, disable_sliding_window: bool) -> Option<u64> {
+    let mut config = config.clone();
+    set(&mut config, overrides);
+    let own = own_length(&config);
+    if !disable_sliding_window {
+        return own;
+    }
+    let window = ["text_config", "llm_config", "language_config"]
+        .iter()
+        .find_map(|key| config.get(*key))
+        .unwrap_or(&config)
+        .get("sliding_window")
+        .and_then(Value::as_u64)
+        .filter(|window| *window > 0);
+    window.map_or(own, |window| Some(own.map_or(window, |own| own.min(window))))
+}
+
+/// Sets `overrides` on an object, those of nested objects below them.
+fn set(config: &mut Value, overrides: &Map<String, Value>) {
+    let Some(object) = config.as_object_mut() else { return };
+    for (key, value) in overrides {
+        match (object.get_mut(key), value) {
+            (Some(inner @ Value::Object(_)), Value::Object(below)) => set(inner, below),
+            _ => {
+                object.insert(key.clone(), value.clone());
+            }
+        }
+    }
 }
 
 /// The longest length that the config states.

@@ -9,6 +9,7 @@ mod device;
 mod diff;
 mod explain;
 mod fit;
+mod import_hf;
 mod import_log;
 mod optimize;
 mod plan;
