@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use planner::import::hf_config::{
-    ImportError, ImportSettings, Imported, Platform, Speculative, import, known_architectures,
+    ImportError, ImportSettings, Imported, Platform, Speculative, disable_sliding_window, import,
+    known_architectures, override_config,
 };
 use planner::import::log::{ServerLog, Value as Logged};
 use planner::{EngineVersion, MambaCacheMode};
@@ -72,6 +73,14 @@ pub(crate) struct EngineFlags {
     #[arg(long)]
     pub(crate) language_model_only: bool,
 
+    /// Keys of the config to replace, a JSON object, as the server's --hf-overrides.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) hf_overrides: Option<String>,
+
+    /// Full attention in place of windows; no request is longer than the window then.
+    #[arg(long)]
+    pub(crate) disable_sliding_window: bool,
+
     /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
     #[arg(long, value_name = "PLATFORM")]
     pub(crate) platform: Option<String>,
@@ -92,7 +101,8 @@ impl EngineFlags {
     /// # Errors
     /// If a file cannot be read or imported.
     pub(crate) fn read(&self, model: &Path, version: Option<EngineVersion>) -> Result<ModelFile, Failure> {
-        let config = read_config(model)?;
+        let mut config = read_config(model)?;
+        let longest = self.change(model, &mut config)?;
         let draft = self.draft.as_deref().map(read_config).transpose()?;
         let failed = || Failure::new(format!("failed to import `{}`", model.display()));
         let platform: Platform = match &self.platform {
@@ -120,7 +130,7 @@ impl EngineFlags {
         };
         let settings = ImportSettings {
             tensor_parallel_size: self.tp.unwrap_or(1),
-            max_model_len: self.max_model_len.or_else(|| own_length(&config)).unwrap_or(8192),
+            max_model_len: self.length(model, &config, longest)?,
             block_size: self.block_size,
             kv_cache_dtype: self.kv_cache_dtype.clone(),
             dtype: self.dtype.clone(),
@@ -146,6 +156,40 @@ impl EngineFlags {
             _ => stem,
         };
         Ok(ModelFile { name, imported, settings })
+    }
+
+    /// Changes the config as the flags say; gives the window that no request may pass, tokens.
+    fn change(&self, model: &Path, config: &mut Value) -> Result<Option<u64>, Failure> {
+        if let Some(text) = &self.hf_overrides {
+            let failed = || Failure::new("failed to read `--hf-overrides`");
+            let overrides = planner::import::json::parse(text).map_err(|error| failed().caused_by(error))?;
+            let overrides = overrides.as_object().ok_or_else(|| {
+                failed()
+                    .caused_by("it is no JSON object")
+                    .hint("write `--hf-overrides '{\"sliding_window\": 1024}'`")
+            })?;
+            override_config(config, overrides);
+        }
+        if !self.disable_sliding_window {
+            return Ok(None);
+        }
+        disable_sliding_window(config).map_err(|error| import_failure(model, &error))
+    }
+
+    /// The longest request, tokens.
+    fn length(&self, model: &Path, config: &Value, longest: Option<u64>) -> Result<u64, Failure> {
+        let own = own_length(config);
+        let Some(window) = longest else { return Ok(self.max_model_len.or(own).unwrap_or(8192)) };
+        let limit = own.map_or(window, |own| own.min(window));
+        match self.max_model_len {
+            Some(asked) if asked > limit => Err(Failure::new(format!("failed to import `{}`", model.display()))
+                .caused_by(format!(
+                    "a request of {asked} tokens is longer than {limit}, the most without a sliding window"
+                ))
+                .hint(format!("set `--max-model-len {limit}` or less, or leave `--disable-sliding-window` out"))),
+            Some(asked) => Ok(asked),
+            None => Ok(limit),
+        }
     }
 
     /// The same, with what a server's log says where a flag does not.
@@ -176,6 +220,14 @@ impl EngineFlags {
         }
         flags.language_model_only |=
             log.flag("language_model_only").is_some_and(|found| *found.value == Logged::Bool(true));
+        flags.disable_sliding_window |=
+            log.flag("disable_sliding_window").is_some_and(|found| *found.value == Logged::Bool(true));
+        if flags.hf_overrides.is_none()
+            && let Some(found) = log.flag("hf_overrides")
+            && matches!(found.value, Logged::Map(_))
+        {
+            flags.hf_overrides = Some(json_of(found.value).to_string());
+        }
         fill(&mut flags.kv_cache_dtype, "kv_cache_dtype");
         fill(&mut flags.dtype, "dtype");
         fill(&mut flags.mamba_cache_dtype, "mamba_cache_dtype");
@@ -204,6 +256,21 @@ impl EngineFlags {
             (None, None) => return None,
         };
         Some(Speculative { method, num_speculative_tokens: self.num_speculative_tokens.unwrap_or(1) })
+    }
+}
+
+/// What a log prints as Python, as JSON.
+fn json_of(value: &Logged) -> Value {
+    match value {
+        Logged::None => Value::Null,
+        Logged::Bool(flag) => (*flag).into(),
+        Logged::Int(number) => (*number).into(),
+        Logged::Text(text) => text.as_str().into(),
+        Logged::List(list) => list.iter().map(json_of).collect(),
+        Logged::Map(map) => {
+            Value::Object(map.iter().map(|(key, value)| (key.clone(), json_of(value))).collect())
+        }
+        Logged::Other(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
     }
 }
 

@@ -50,6 +50,9 @@ cases=(
   "conv-align|--arch lfm2 --layer-types s,f,s,s,f,s,s,s|--enable-prefix-caching --mamba-cache-mode align"
   "gemma-synchronous|--layers 10 --full-every 3 --window 4000|--no-async-scheduling --max-num-batched-tokens 512"
   "gemma-draft|--layers 6 --full-every 3 --window 512|--speculative-config {\"method\":\"ngram\",\"num_speculative_tokens\":3}"
+  "gemma-no-window|--layers 10 --full-every 5 --window 1024|--disable-sliding-window --max-model-len 1024"
+  "gemma-overrides|--layers 9 --full-every 3 --window 512|--hf-overrides {\"sliding_window\":96,\"num_key_value_heads\":1}"
+  "gemma-two-ranks|--layers 11 --full-every 4 --window 256|--tensor-parallel-size 2"
 )
 if [ "${1:-}" = short ]; then cases=("${cases[@]:0:3}"); shift; fi
 chosen=" $* "

@@ -17,6 +17,7 @@ mod kv_dtype;
 mod layer;
 mod layer_types;
 mod mla;
+mod overrides;
 mod own;
 mod platform;
 mod refusals;
@@ -30,6 +31,7 @@ use crate::settings::Layout;
 
 pub use architectures::known_architectures;
 pub use error::ImportError;
+pub use overrides::{disable_sliding_window, override_config};
 pub use platform::Platform;
 pub use settings::{ImportSettings, Speculative};
 
