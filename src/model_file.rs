@@ -182,11 +182,14 @@ impl EngineFlags {
         let Some(window) = longest else { return Ok(self.max_model_len.or(own).unwrap_or(8192)) };
         let limit = own.map_or(window, |own| own.min(window));
         match self.max_model_len {
-            Some(asked) if asked > limit => Err(Failure::new(format!("failed to import `{}`", model.display()))
-                .caused_by(format!(
-                    "a request of {asked} tokens is longer than {limit}, the most without a sliding window"
-                ))
-                .hint(format!("set `--max-model-len {limit}` or less, or leave `--disable-sliding-window` out"))),
+            Some(asked) if asked > limit => Err(Failure::new(format!(
+                "failed to import `{}`",
+                model.display()
+            ))
+            .caused_by(format!(
+                "a request of {asked} tokens is longer than {limit}, the most without a sliding window"
+            ))
+            .hint(format!("set `--max-model-len {limit}` or less, or leave `--disable-sliding-window` out"))),
             Some(asked) => Ok(asked),
             None => Ok(limit),
         }

@@ -124,7 +124,7 @@ fn shrink_plan(case: &mut Map<String, Value>) {
         case.insert("draft_from".to_owned(), from.into());
     }
     if let Some(expect) = case.get_mut("expect").and_then(Value::as_object_mut) {
-        let last = expect.keys().last().cloned();
+        let last = expect.keys().next_back().cloned();
         expect.retain(|version, _| Some(version) == last.as_ref());
         for answer in expect.values_mut().filter_map(Value::as_object_mut) {
             for list in answer.values_mut().filter_map(Value::as_array_mut) {
@@ -151,7 +151,7 @@ fn shrink_config(config: &mut Value) {
                 }
             }
             while map.len() > ENTRIES {
-                let Some(last) = map.keys().last().cloned() else { break };
+                let Some(last) = map.keys().next_back().cloned() else { break };
                 map.remove(&last);
             }
             map.values_mut().for_each(shrink_config);

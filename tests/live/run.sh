@@ -67,8 +67,11 @@ for case in "${cases[@]}"; do
   "$python" "$here/tiny.py" "$work/$name" $make 2>"$work/log"
   length=(--max-model-len 4096)
   [[ $options == *--max-model-len* ]] && length=()
+  # Threads of two ranks cannot be bound to the cores of one NUMA node.
+  bind=auto
+  [[ $options == *--tensor-parallel-size* ]] && bind=nobind
   # shellcheck disable=SC2086
-  K3PLAN_DUMP=$work/$name.jsonl K3PLAN_DUMP_ID=$name setsid "$python" -m vllm.entrypoints.openai.api_server \
+  K3PLAN_DUMP=$work/$name.jsonl K3PLAN_DUMP_ID=$name VLLM_CPU_OMP_THREADS_BIND=$bind setsid "$python" -m vllm.entrypoints.openai.api_server \
     --host 127.0.0.1 --port "$port" --model "$work/$name" --load-format dummy --enforce-eager --max-num-seqs 16 \
     "${length[@]}" $options >"$work/log" 2>&1 &
   server=$!

@@ -9,7 +9,8 @@ use super::config::{Config, NESTED};
 use super::error::ImportError;
 
 /// Sub-configs besides the language model's.
-const TOWERS: &[&str] = &["vision_config", "audio_config", "audio_tower_config", "talker_config", "code2wav_config"];
+const TOWERS: &[&str] =
+    &["vision_config", "audio_config", "audio_tower_config", "talker_config", "code2wav_config"];
 
 /// Lays `overrides` over the config, as the server does.
 ///
@@ -47,7 +48,9 @@ pub fn disable_sliding_window(config: &mut Value) -> Result<Option<u64>, ImportE
     let mut text = config.as_object_mut().ok_or(ImportError::NotAnObject)?;
     // As deep as a text config is looked for.
     for _ in 0..3 {
-        let Some(key) = NESTED.iter().find(|key| text.get(**key).is_some_and(Value::is_object)) else { break };
+        let Some(key) = NESTED.iter().find(|key| text.get(**key).is_some_and(Value::is_object)) else {
+            break;
+        };
         match text.get_mut(*key).and_then(Value::as_object_mut) {
             Some(nested) => text = nested,
             None => return Err(ImportError::NotAnObject),
