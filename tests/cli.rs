@@ -10,6 +10,7 @@ mod diff;
 mod explain;
 mod fit;
 mod import_log;
+mod model_flags;
 mod optimize;
 mod plan;
 mod predict;
