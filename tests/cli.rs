@@ -11,6 +11,7 @@ mod explain;
 mod fit;
 mod import_hf;
 mod import_log;
+mod model_flags;
 mod optimize;
 mod plan;
 mod predict;

@@ -46,9 +46,13 @@ pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, 
     Ok(all)
 }
 
-/// The scenarios of a text in YAML, as of a file in no folder.
+/// The scenarios of a text, as of a file in no folder that does not end in `.jsonl`.
 #[cfg(test)]
 pub(super) fn of_text(name: &str, text: String) -> Result<Vec<Scenario>, Failure> {
+    if let Some(cases) = json_cases(&text) {
+        let read = |case: &String| Ok(recorded::line(Path::new(name), 1, case)?.resolve()?);
+        return cases.iter().map(read).collect();
+    }
     let source = Rc::new(Source { name: name.to_owned(), text });
     let Found::Tree(base) = base(name, &source, None, None)? else { return Ok(Vec::new()) };
     arms(&base)?.into_iter().map(|(arm, tree)| Ok(written::read(arm, tree)?.resolve()?)).collect()

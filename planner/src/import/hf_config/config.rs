@@ -20,7 +20,7 @@ use later::Later;
 ///
 /// # Source
 /// `get_hf_text_config` in `vllm/transformers_utils/config.py` and transformers' `get_text_config`.
-const NESTED: &[&str] =
+pub(super) const NESTED: &[&str] =
     &["text_config", "llm_config", "language_config", "language_model", "thinker_config", "text_model"];
 
 /// A text config that is left out.
@@ -36,8 +36,10 @@ struct Given {
 
 /// # Source
 /// `_default_text_config_kwargs` in transformers' `models/{glmasr,voxtral}/configuration_*.py`, 5.x;
-/// `Qwen3ASRTextConfig` in `vllm/transformers_utils/configs/qwen3_asr.py`, vLLM 0.32.
+/// `Qwen3ASRTextConfig` and `DeepseekV41Config` in `vllm/transformers_utils/configs/{qwen3_asr,deepseek_v41}.py`,
+/// vLLM 0.32; the latter puts its text's keys beside the outer type.
 const GIVEN: &[Given] = &[
+    Given { outer: "deepseek_v41", class: Some("deepseek_v41"), keys: &[] },
     Given {
         outer: "glmasr",
         class: None,
