@@ -69,66 +69,68 @@ impl Given {
     }
 }
 
+/// Over the flags that describe a config, in `--help`.
+const HEADING: &str = "Of a config.json";
+
 /// The engine that a config is imported for.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Of a config.json")]
 pub(crate) struct EngineFlags {
     /// The draft model's config.json, or its folder.
-    #[arg(long, value_name = "CONFIG")]
+    #[arg(long, help_heading = HEADING, value_name = "CONFIG")]
     pub(crate) draft: Option<PathBuf>,
 
     /// Speculative method; without it the draft's architecture tells.
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, help_heading = HEADING, value_name = "METHOD")]
     pub(crate) method: Option<String>,
 
     /// Draft tokens a step.
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = HEADING, value_name = "N")]
     pub(crate) num_speculative_tokens: Option<u64>,
 
     /// Tensor parallel ranks.
-    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N")]
+    #[arg(long, help_heading = HEADING, visible_alias = "tensor-parallel-size", value_name = "N")]
     pub(crate) tp: Option<u64>,
 
     /// Tokens of the longest request, such as 32768 or 32k, or `auto` for what fits; without it the model's own.
-    #[arg(long, value_name = "TOKENS", value_parser = parse_length, allow_hyphen_values = true)]
+    #[arg(long, help_heading = HEADING, value_name = "TOKENS", value_parser = parse_length, allow_hyphen_values = true)]
     pub(crate) max_model_len: Option<MaxModelLen>,
 
     /// Tokens of a block; without it the platform's.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, help_heading = HEADING, value_name = "TOKENS")]
     pub(crate) block_size: Option<u64>,
 
     /// The KV cache's dtype [default: auto].
-    #[arg(long, value_name = "DTYPE")]
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
     pub(crate) kv_cache_dtype: Option<String>,
 
     /// The model's dtype [default: auto].
-    #[arg(long, value_name = "DTYPE")]
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
     pub(crate) dtype: Option<String>,
 
     /// How states are cached: none, align, all; without it `align` where a model has states, as vLLM with
     /// prefix caching.
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, help_heading = HEADING, value_name = "MODE")]
     pub(crate) mamba_cache_mode: Option<String>,
 
     /// Dtype of the states [default: auto].
-    #[arg(long, value_name = "DTYPE")]
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
     pub(crate) mamba_cache_dtype: Option<String>,
 
     /// Dtype of the recurrent states [default: auto].
-    #[arg(long, value_name = "DTYPE")]
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
     pub(crate) mamba_ssm_cache_dtype: Option<String>,
 
     /// How the encoder of images or sound is spread over the ranks: weights (split), data (whole on each)
     /// [default: weights].
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, help_heading = HEADING, value_name = "MODE")]
     pub(crate) mm_encoder_tp_mode: Option<String>,
 
     /// Run the language model alone, without its encoders.
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     pub(crate) language_model_only: bool,
 
     /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
-    #[arg(long, value_name = "PLATFORM")]
+    #[arg(long, help_heading = HEADING, value_name = "PLATFORM")]
     pub(crate) platform: Option<String>,
 }
 

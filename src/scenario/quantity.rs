@@ -178,8 +178,7 @@ pub(crate) fn parse_memory(flag: &str, text: &str) -> Result<u64, Failure> {
                 text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_' | ' '));
             let known: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
             let failure = if !unit.is_empty() && WHOLE.contains(unit) {
-                failed()
-                    .caused_by(format!("`{text}` is a fraction of `{unit}`, which vLLM refuses: 2 or 10?"))
+                failed().caused_by(format!("`{text}` is a fraction of a power of 2, which vLLM refuses"))
             } else if unit.is_empty() || unit.len() == text.trim().len() {
                 failed().caused_by(format!("`{text}` is not a memory size"))
             } else {

@@ -64,13 +64,23 @@ fn what_a_person_reads_of_flags_beside_a_scenario() {
     for flags in [
         &["plan", "qwen3-32b", "--tp", "4", "--max-model-len", "32k", "--language-model-only"][..],
         &["simulate", "kimi-k3-dspark-rocm-fixed", "--num-speculative-tokens", "3"],
-        &["plan", "qwen3-32b", "--set", "tensor-parallel-size=2"],
+        &["plan", "qwen3-32b", "--set", "tensor-parallel-size=16"],
         &["plan", "--model", LLAMA, "--tp", "2", "--set", "tp=4"],
         &["plan", "kimi-k3-dspark-rocm-fixed", "kimi-k3-dspark-rocm-regressed", "--set", "tp=4"],
         &["fit", "qwen3-32b"],
         &["fit", "qwen3-32b", "--gpu-memory", "1.5G"],
         &["simulate", "--model", LLAMA, "--hardware", "mi355x", "--platform", "cuda-hopper"],
-        &["simulate", "--model", LLAMA, "--hardware", "mi355x", "--config", "Qwen/Qwen3-32B"],
+        &[
+            "simulate",
+            "--model",
+            LLAMA,
+            "--hardware",
+            "mi355x",
+            "--config",
+            "Qwen/Qwen3-32B",
+            "--kv-cache-memory",
+            "40G",
+        ],
         &["simulate", "kimi-k3-dspark-rocm-fixed", "--hardware", "mi355x", "--step-ms", "4"],
         &["plan", "--model", LLAMA, "--max-model-len", "1.5K"],
     ] {
@@ -96,7 +106,8 @@ fn a_setting_of_a_model_is_its_flag() {
         (linear, "version=0.27", &["--engine", "0.27"]),
         (linear, "tp=2", &["--tp", "2"]),
     ] {
-        let common = ["--model", model, "--kv-cache-memory", "40G"];
+        // So little that a length of its own does not fit.
+        let common = ["--model", model, "--kv-cache-memory", "1G"];
         let by_set = planned(&[&common[..], &["--set", set]].concat());
         assert_eq!(by_set, planned(&[&common[..], flag].concat()), "{set}");
         assert_ne!(by_set, planned(&common), "{set} changes nothing");
@@ -143,8 +154,8 @@ fn an_import_keeps_its_flags() {
     ];
     let file = own.path().join("g.yaml");
     let file = file.to_str().unwrap();
-    assert_eq!(k3plan(&[&["import", "hf", GEMMA, "-o", file], &flags[..]].concat()).code, Some(0));
-    let (mut read, mut direct) = (planned(&[file]), planned(&[&["--model", GEMMA], &flags[..]].concat()));
+    assert_eq!(k3plan(&[&["import", "hf", LLAMA, "-o", file], &flags[..]].concat()).code, Some(0));
+    let (mut read, mut direct) = (planned(&[file]), planned(&[&["--model", LLAMA], &flags[..]].concat()));
     for plan in [&mut read, &mut direct] {
         plan[0].as_object_mut().unwrap().remove("scenario");
         for group in plan[0]["groups"].as_array_mut().unwrap() {
@@ -227,7 +238,7 @@ fn a_named_device_is_fitted() {
         serde_json::from_str::<serde_json::Value>(&run.stdout).unwrap()
     };
     let named = shares(&["--hardware", "h100", "--tp", "2"]);
-    let weights = named["weights_bytes"].to_string();
+    let weights = named["shares_bytes"]["weights"].to_string();
     assert_eq!(
         named,
         shares(&["--gpu-memory", "85520809984", "--weights", &weights, "--tp", "2"]),
