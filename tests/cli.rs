@@ -1,6 +1,7 @@
 //! One module a subcommand.
 
 mod aiconfigurator;
+mod arguments;
 mod bench;
 mod capacity;
 mod check;
