@@ -65,6 +65,12 @@ fn models_drawn() {
     hold("models-drawn.jsonl.gz");
 }
 
+/// `is_causal: false` at every architecture, whether it looks at it or not, less AXK1 and Kimi Linear, where ours differ.
+#[test]
+fn models_that_look_both_ways() {
+    hold("models-causal.jsonl.gz");
+}
+
 fn settings(tp: u64, platform: Platform) -> ImportSettings {
     ImportSettings { tensor_parallel_size: tp, platform, ..ImportSettings::default() }
 }

@@ -22,6 +22,7 @@ fn flags_under(help: &str, heading: &str) -> Vec<Vec<String>> {
             Some("<MODE>") => Some("none"),
             Some("<METHOD>") => Some("mtp"),
             Some("<PLATFORM>") => Some("rocm"),
+            Some("<JSON>") => Some("{}"),
             Some(other) => {
                 assert_eq!(other, "", "{name} takes a value that this test does not know");
                 None

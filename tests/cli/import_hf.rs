@@ -88,7 +88,8 @@ fn no_sliding_window() {
         folder.path(),
         &["import", "hf", "config.json", "--disable-sliding-window", "--max-model-len", "8192"],
     );
-    assert!(long.stdout.contains("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"), "{}", long.stdout);
+    assert_eq!(long.code, Some(2));
+    assert!(long.stderr.contains("longer than 4096"), "{}", long.stderr);
 }
 
 /// `--hf-overrides` in `vllm/config/model.py`, vLLM 0.32: set once the class has made its list of types.
@@ -108,5 +109,19 @@ fn overrides() {
         folder.path(),
         &["fit", "--model", "config.json", "--disable-sliding-window", "--kv-cache-memory", "1GiB"],
     );
-    assert!(fit.stdout.contains("1 groups"), "{}", fit.stdout);
+    assert!(fit.stdout.contains("1 group\n"), "{}", fit.stdout);
+}
+
+/// A model that only encodes has a plan of no groups, and no scenario.
+#[test]
+fn a_model_that_looks_both_ways() {
+    let folder = Folder::new("both-ways");
+    let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16",
+        "is_causal": false, "hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 16,
+        "num_key_value_heads": 8}"#;
+    folder.write("config.json", config);
+    let plan = k3plan_in(folder.path(), &["plan", "--model", "config.json"]);
+    assert!(plan.stdout.contains("0 groups from 0 layers"), "{}", plan.whole());
+    let scenario = k3plan_in(folder.path(), &["import", "hf", "config.json"]);
+    assert_eq!(scenario.code, Some(2), "{}", scenario.stdout);
 }

@@ -6,6 +6,7 @@
 
 mod align;
 mod architectures;
+mod causal;
 mod config;
 mod defaults;
 mod dense;

@@ -158,6 +158,7 @@ fn plan_differences(case: &Value, imported: &Imported, recorded: &Value) -> Vec<
     check("bytes_per_block", plan.bytes_per_block.into());
     check("num_blocks", plan.fitting_pool().map(|pool| pool.num_blocks).into());
     check("max_concurrency", plan.fitting_pool().map(|pool| pool.max_concurrency).into());
-    check("blocks_per_max_len_request", plan.blocks_per_max_len_request(&settings, &rules).ok().into());
+    let blocks = plan.pool.as_ref().and_then(|_| plan.blocks_per_max_len_request(&settings, &rules).ok());
+    check("blocks_per_max_len_request", blocks.into());
     found
 }

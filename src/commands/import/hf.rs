@@ -51,6 +51,13 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         None => None,
     };
     let file = args.flags.read(&args.config, version)?;
+    if file.imported.model.is_empty() {
+        return Err(Failure::new(format!("failed to import `{}`", args.config.display()))
+            .caused_by(
+                "no layer has a KV cache: its tokens look both ways (`is_causal`), and vLLM makes no groups",
+            )
+            .into());
+    }
     let mut more = args.settings.given();
     more.extend(args.max_num_seqs.map(|seqs| ("max-num-seqs", seqs.to_string())));
     if let Some(memory) = &args.kv_cache_memory {

@@ -266,6 +266,7 @@ pub(super) fn engine_mla(config: &Config<'_>) -> bool {
         return by_rank();
     }
     LATENT_TYPES.contains(&config.text_type())
+        && !super::causal::looks_both_ways(config)
         && if config.has("compress_ratios") {
             matches!(config.whole("head_dim"), Ok(Some(_)))
         } else {
