@@ -188,7 +188,8 @@ impl Worker<'_> {
             let middle = left + (right - left) / 2;
             if fits(middle)? {
                 result = middle;
-                left = middle + 1;
+                let Some(next) = middle.checked_add(1) else { break };
+                left = next;
             } else {
                 right = middle - 1;
             }

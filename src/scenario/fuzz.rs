@@ -202,6 +202,22 @@ fn more_stages_than_layers() {
     }
 }
 
+/// Found by fuzzing: the longest request is looked for up to the last length that a number holds.
+/// A state keeps one block whatever the length, so the engine's search ends at the length itself.
+#[test]
+fn longest_request_of_all() {
+    let case = r#"{"id":"longest","engine":{"tp":1,"available_memory":1073741824,"max_model_len":-1,
+        "derived_max_model_len":18446744073709551615,"max_num_batched_tokens":8192,
+        "mamba_cache_mode":"none"},"expect":{"0.33.0":{}},"layers":[0],
+        "specs":[{"kind":"mamba","block_size":512,"shapes":[[16,64]],"dtypes":["float32"]}]}"#;
+    let case = case.replace('\n', "");
+    let written = recorded::line(Path::new("fuzz.jsonl"), 1, &case).unwrap_or_else(|error| panic!("{error}"));
+    let scenario = written.resolve().unwrap_or_else(|error| panic!("{error:?}"));
+    let plan = planner::plan(&scenario.model, &scenario.settings, &scenario.engine().rules());
+    assert_eq!(plan.unwrap_or_else(|error| panic!("{error}")).max_model_len, u64::MAX);
+    feed(&case);
+}
+
 /// What is changed is a case that the readers take: else the fuzzer would try their first check alone.
 #[test]
 fn seeds_are_cases_that_are_read() {
