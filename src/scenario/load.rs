@@ -9,7 +9,7 @@ use super::complaint::{Complaint, nearest};
 use super::overrides::Override;
 use super::tree::{self, BYTES, Node, Place, Source, Value};
 use super::written::Written;
-use super::{Scenario, recorded, written, zoo};
+use super::{Scenario, engine, recorded, written, zoo};
 use crate::failure::Failure;
 use crate::record::{LineKind, read};
 
@@ -26,24 +26,35 @@ pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, 
     match found {
         Found::Tree(base) => {
             for (arm_name, tree) in arms(&base)? {
+                let ranks = engine::stated_ranks(&tree);
                 let tree = overrides.iter().try_fold(tree, |tree, over| over.onto_tree(tree))?;
                 let mut written = written::read(arm_name, tree)?;
                 for over in overrides {
                     over.onto_written(&mut written, false)?;
                 }
-                all.push(written.resolve()?);
+                all.push(resolved(written, ranks, overrides)?);
             }
         }
         Found::Recorded(cases) => {
             for mut written in cases {
+                let ranks = Some(written.engine.settings.tensor_parallel_size);
                 for over in overrides {
                     over.onto_written(&mut written, true)?;
                 }
-                all.push(written.resolve()?);
+                all.push(resolved(written, ranks, overrides)?);
             }
         }
     }
     Ok(all)
+}
+
+/// The scenario of a file whose specs are of `ranks` ranks.
+fn resolved(written: Written, ranks: Option<u64>, overrides: &[Override]) -> Result<Scenario, Complaint> {
+    let mut notes = Vec::new();
+    for over in overrides {
+        notes.extend(over.fits_ranks(ranks, &written)?);
+    }
+    Ok(Scenario { notes, ..written.resolve()? })
 }
 
 /// The scenarios of a text, as of a file in no folder that does not end in `.jsonl`.
@@ -123,7 +134,24 @@ fn base(
             .hint("start from a shipped scenario; `docs/scenario-format.md` describes the format")
             .into());
     }
+    if let Some(place) = place_in_a_config(&tree) {
+        let file = &source.name;
+        return Err(Complaint::at(place, "it is a model's config.json, not a scenario")
+            .hint(format!("name it by `--model {file}`, with `--tp` and vLLM's other flags"))
+            .hint(format!("or make a scenario of it: `k3plan import hf {file} -o scenario.yaml`"))
+            .into());
+    }
     Ok(Found::Tree(Base { name: name.to_owned(), tree, folder, arm: arm.map(str::to_owned) }))
+}
+
+/// Where a file shows that it is a model's `config.json`: by keys that no scenario has.
+fn place_in_a_config(tree: &Node) -> Option<&Place> {
+    let Value::Map(entries) = &tree.value else { return None };
+    entries
+        .iter()
+        .map(|(key, _)| key)
+        .find(|key| ["architectures", "model_type", "text_config"].contains(&key.name.as_str()))
+        .map(|key| &key.place)
 }
 
 fn recorded_cases(path: &Path, id: Option<&str>) -> Result<Vec<Written>, Failure> {

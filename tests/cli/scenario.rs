@@ -58,6 +58,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("no-such-parent", "title: four layers", "extends: kimi-k33"),
     ("empty-arms", "title: four layers", "arms: {}"),
     ("recursive-anchor", "title: four layers", "title: &a [*a]"),
+    ("config-json", "title: four layers", "architectures: [LlamaForCausalLM]"),
 ];
 
 /// Asserts that the run ended as one with wrong input does, and gives its message.

@@ -6,6 +6,7 @@
 
 mod align;
 mod architectures;
+mod causal;
 mod config;
 mod defaults;
 mod dense;
@@ -17,7 +18,6 @@ mod kv_dtype;
 mod layer;
 mod layer_types;
 mod mla;
-mod overrides;
 mod own;
 mod platform;
 mod refusals;
@@ -31,7 +31,6 @@ use crate::settings::Layout;
 
 pub use architectures::known_architectures;
 pub use error::ImportError;
-pub use overrides::{disable_sliding_window, override_config};
 pub use platform::Platform;
 pub use settings::{ImportSettings, Speculative};
 
@@ -73,8 +72,17 @@ pub fn import(
     draft: Option<&Value>,
     settings: &ImportSettings,
 ) -> Result<Imported, ImportError> {
-    let target = config::Config::new(config)?;
+    let target =
+        config::Config::new(config)?.overridden(&settings.hf_overrides, settings.disable_sliding_window);
     let mut context = settings::Context::new(&target, settings)?;
+    if let Some(window) = dense::window(&target.as_read())?.filter(|_| settings.disable_sliding_window)
+        && window < settings.max_model_len
+    {
+        context.notes.push(format!(
+            "without its window vLLM runs this model up to {window} tokens only, or with \
+             VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
+        ));
+    }
     let mut layers = architectures::layers(&target, &mut context)?;
     refusals::check(&target, &context, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;

@@ -134,7 +134,7 @@ impl Kernels {
         let platform = settings.platform;
         let backend = if use_mla { latent(platform, config, kv_dtype) } else { plain(platform) };
         let forced = match platform {
-            Platform::Cpu if backend == backends::CPU_MLA && engine_mla(config) => Some(16),
+            _ if backend == backends::CPU_MLA => forced_by_latents(platform, config),
             _ if backend == backends::DEEPSEEK_V4 => Some(256),
             _ => None,
         };
@@ -266,11 +266,20 @@ pub(super) fn engine_mla(config: &Config<'_>) -> bool {
         return by_rank();
     }
     LATENT_TYPES.contains(&config.text_type())
+        && !super::causal::looks_both_ways(config)
         && if config.has("compress_ratios") {
             matches!(config.whole("head_dim"), Ok(Some(_)))
         } else {
             by_rank()
         }
+}
+
+/// The block size that a platform sets for latents whatever is asked for, tokens.
+///
+/// # Source
+/// `check_and_update_config` in `vllm/platforms/cpu.py`, vLLM 0.32.
+pub(super) fn forced_by_latents(platform: Platform, config: &Config<'_>) -> Option<u64> {
+    (platform == Platform::Cpu && engine_mla(config)).then_some(16)
 }
 
 /// The layout of the cache that a model's own backends demand.
