@@ -3,8 +3,8 @@
 mod json;
 mod text;
 
-use std::fs::File;
 use std::io::{self, BufReader};
+use std::path::Path;
 
 use planner::GroupingError;
 use planner::import::beside::{self, Beside};
@@ -13,6 +13,7 @@ use planner::import::log::{self, ServerLog};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::record::read as recorded;
 use crate::scenario::{Changes, ModelArgs, Scenario};
 use crate::terminal::Terminal;
 
@@ -98,7 +99,8 @@ fn read(file: &str) -> Result<ServerLog, Failure> {
     let log = if file == "-" {
         log::read_from(io::stdin().lock())
     } else {
-        File::open(file).and_then(|file| log::read_from(BufReader::with_capacity(1 << 20, file)))
+        recorded::open(Path::new(file))
+            .and_then(|file| log::read_from(BufReader::with_capacity(1 << 20, file)))
     }
     .map_err(|error| {
         let hint = (error.kind() == io::ErrorKind::NotFound).then_some(
