@@ -1,7 +1,6 @@
 //! A model from its own config.json: the flags that say for which engine, and the reading of the file.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -446,13 +445,17 @@ fn own_length(config: &Value) -> Option<u64> {
 pub(crate) fn read_config(path: &Path) -> Result<Value, Failure> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let failed = || Failure::new(format!("failed to read `{}`", path.display()));
-    let file = File::open(&path).map_err(|error| failed().caused_by(error))?;
+    let file = crate::record::read::open(&path).map_err(|error| failed().caused_by(error))?;
     let mut bytes = Vec::new();
     file.take(CONFIG_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| failed().caused_by(error))?;
-    if bytes.len() as u64 > CONFIG_LIMIT {
+    if bytes.len() as u64 > CONFIG_LIMIT && !planner::import::encoding::is_gguf(&bytes) {
         return Err(failed().caused_by(format!("it is larger than {} MiB", CONFIG_LIMIT >> 20)));
     }
-    let text = String::from_utf8(bytes).map_err(|error| failed().caused_by(error))?;
+    let text = planner::import::encoding::text(bytes).map_err(|error| {
+        failed()
+            .caused_by(error)
+            .hint("give the config.json of the model that its weights are of, or the folder that holds it")
+    })?;
     let mut config = planner::import::json::parse(&text).map_err(|error| {
         failed().caused_by(error).hint("give a Hugging Face config.json, or a folder that holds one")
     })?;
@@ -481,7 +484,11 @@ fn add_quantization(path: &Path, config: &mut Value) -> Result<(), Failure> {
         }
         _ => return Ok(()),
     };
-    let found = planner::import::json::parse(&text).map_err(|error| failed().caused_by(error))?;
+    let found = planner::import::json::parse(&text).map_err(|error| {
+        failed()
+            .caused_by(error)
+            .hint("vLLM reads this file beside config.json: fetch it anew, or take it out of the folder")
+    })?;
     config.insert("quantization_config".to_owned(), found);
     Ok(())
 }

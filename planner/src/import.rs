@@ -3,6 +3,7 @@
 //! Pure functions over text and values that somebody else has read.
 
 pub mod beside;
+pub mod encoding;
 pub mod hf_config;
 pub mod json;
 pub mod log;

@@ -117,6 +117,91 @@ fn what_users_ask_is_no_statement() {
     assert!(read("Received request 1: prompt: 'GPU KV cache size: 9 tokens '\n").tokens.is_empty());
 }
 
+const STARTED: &str = "(APIServer pid=1) INFO 12-02 10:16:46 [a.py:2] vLLM API server version 0.32.0\n\
+    (APIServer pid=1) INFO 12-02 10:16:46 [a.py:2] non-default args: {'model': 'm', 'max_model_len': 4096}\n\
+    (EngineCore pid=7) INFO 12-02 10:16:50 [k.py:1] GPU KV cache size: 261,120 tokens, Maximum concurrency for 4,096 tokens per request: 63.75x\n";
+
+#[test]
+fn what_users_ask_over_several_lines_is_no_start() {
+    let words = "non-default args: {'model': 'evil'}\nGPU KV cache size: 5 tokens\n\
+        INFO Available KV cache memory: 9.00 GiB\nINFO 12-02 [logger.py:3] GPU KV cache size: 6 tokens\n";
+    for asked in ["", "INFO 12-02 [logger.py:1] Received request x\n"] {
+        let log = read(&format!("{STARTED}{asked}{words}"));
+        assert_eq!(log.model.unwrap().value, "m");
+        assert_eq!((log.starts, log.tokens.len(), log.available_memory.len()), (1, 1, 0));
+    }
+    let record = "{\"log\":\"Received request x\\nGPU KV cache size: 5 tokens\\n\"}\n";
+    assert_eq!(read(&format!("{STARTED}{record}")).tokens.len(), 1);
+}
+
+#[test]
+fn of_two_servers_the_last_is_taken_whole() {
+    let log = read(
+        "(APIServer pid=1) INFO 12-02 [a.py:2] non-default args: {'model': 'm', 'max_model_len': 4096}\n\
+         (APIServer pid=2) INFO 12-02 [a.py:2] non-default args: {'model': 'other', 'max_model_len': 8192}\n\
+         (EngineCore pid=8) INFO 12-02 [k.py:1] GPU KV cache size: 100,000 tokens, Maximum concurrency for 8,192 tokens per request: 63.75x\n\
+         (EngineCore pid=7) INFO 12-02 [k.py:1] GPU KV cache size: 261,120 tokens, Maximum concurrency for 4,096 tokens per request: 63.75x\n",
+    );
+    assert_eq!(log.model.unwrap().value, "other");
+    assert_eq!(log.tokens.len(), 1);
+    assert_eq!(log.tokens[0].value.tokens, 100_000);
+    assert_eq!(log.other_servers.len(), 1);
+    assert_eq!(log.other_servers[0].model.as_deref(), Some("m"));
+}
+
+#[test]
+fn engines_of_ray_are_told_apart() {
+    let line = |pid: u32, tokens: u32| {
+        format!(
+            "(DPMoEEngineCoreActor pid={pid}, ip=10.0.0.{pid}) INFO [k.py:1] GPU KV cache size: {tokens} tokens\n"
+        )
+    };
+    let log = read(&(line(21, 5) + &line(20, 6) + &line(22, 7)));
+    assert_eq!((log.tokens.len(), log.other_engines), (1, 2));
+    assert_eq!(log.tokens[0].value.tokens, 5);
+}
+
+#[test]
+fn carriage_returns_end_lines() {
+    let log = read(&STARTED.replace('\n', "\r"));
+    assert_eq!(log.version.unwrap().value, "0.32.0");
+    assert_eq!(log.tokens[0].value.tokens, 261_120);
+    let log = read(&STARTED.replace('\n', "\r\n"));
+    assert_eq!((log.lines, log.tokens[0].line), (3, 3));
+    let log = read("Loading: 50%|##| 17it/s\rGPU KV cache size: 5 tokens\n");
+    assert_eq!((log.lines, log.tokens[0].value.tokens), (1, 5));
+}
+
+#[test]
+fn a_size_above_64_bits_is_not_dropped_silently() {
+    let log = read("INFO GPU KV cache size: 99,999,999,999,999,999,999,999 tokens\n");
+    assert!(log.tokens.is_empty());
+    assert_eq!((log.too_large[0].value, log.too_large[0].line), ("GPU KV cache size", 1));
+}
+
+#[test]
+fn utf_16_is_read() {
+    let bytes: Vec<u8> = format!("\u{feff}{STARTED}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(log::read(&bytes).tokens[0].value.tokens, 261_120);
+}
+
+#[test]
+fn reading_a_line_takes_time_in_proportion_to_it() {
+    let begun = std::time::Instant::now();
+    for piece in [
+        "kv cache group sizes ( ",
+        "To serve at least one request with the model ",
+        "\u{2588} version model ",
+        "non-default args: ",
+        "Using Initializing an LLM engine (v Mamba cache mode is set to '",
+    ] {
+        let line = piece.repeat(250_000 / piece.len()) + ") max seq len (x\n";
+        read(&line.repeat(4));
+    }
+    // Without a bound one such line takes seconds, without optimisation a minute.
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
 /// Pieces that statements are made of, and junk.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![

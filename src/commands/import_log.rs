@@ -3,16 +3,17 @@
 mod json;
 mod text;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
+use std::path::Path;
 
 use planner::GroupingError;
 use planner::import::beside::{self, Beside};
-use planner::import::log::{LINE_BYTES, Reader, ServerLog};
+use planner::import::log::{self, ServerLog};
 
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::record::read as recorded;
 use crate::scenario::{Changes, ModelArgs, Scenario};
 use crate::terminal::Terminal;
 
@@ -96,9 +97,10 @@ fn one(name: &str, set: &[String]) -> Result<Scenario, Failure> {
 fn read(file: &str) -> Result<ServerLog, Failure> {
     let failed = |error: io::Error| Failure::new(format!("failed to read `{file}`")).caused_by(error);
     let log = if file == "-" {
-        lines(&mut io::stdin().lock())
+        log::read_from(io::stdin().lock())
     } else {
-        File::open(file).and_then(|file| lines(&mut BufReader::with_capacity(1 << 20, file)))
+        recorded::open(Path::new(file))
+            .and_then(|file| log::read_from(BufReader::with_capacity(1 << 20, file)))
     }
     .map_err(|error| {
         let hint = (error.kind() == io::ErrorKind::NotFound).then_some(
@@ -118,32 +120,4 @@ fn read(file: &str) -> Result<ServerLog, Failure> {
             .hint("take the server's own output from its start; `docker logs` and `kubectl logs` print it"));
     }
     Ok(log)
-}
-
-/// Line by line, so that a log of any size is read in little memory; of a very long line the start is kept.
-fn lines(from: &mut impl BufRead) -> io::Result<ServerLog> {
-    let mut reader = Reader::new();
-    let mut line = Vec::new();
-    let mut some = false;
-    loop {
-        let buffer = from.fill_buf()?;
-        if buffer.is_empty() {
-            if some {
-                reader.line(&line, false);
-            }
-            return Ok(reader.finish());
-        }
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let piece = &buffer[..end.unwrap_or(buffer.len())];
-        let room = LINE_BYTES.saturating_sub(line.len());
-        line.extend_from_slice(&piece[..piece.len().min(room)]);
-        some = true;
-        let used = piece.len() + usize::from(end.is_some());
-        from.consume(used);
-        if end.is_some() {
-            reader.line(&line, true);
-            line.clear();
-            some = false;
-        }
-    }
 }

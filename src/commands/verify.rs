@@ -44,7 +44,7 @@ pub(crate) struct Replayed {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let mut cases = 0_usize;
-    let mut differing = Vec::new();
+    let mut differing = Differing::default();
     for file in &args.files {
         let before = cases;
         read::lines(file, |number, line| {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             }
             let replayed = replay(file, number, line)?;
             if !replayed.differences.is_empty() {
-                differing.push((file.clone(), number, replayed));
+                differing.push(file, number, replayed);
             }
             Ok(())
         })?;
@@ -73,7 +73,34 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     } else {
         print_text(args, cases, &differing, terminal)?;
     }
-    Ok(if differing.is_empty() { Exit::Fine } else { Exit::CheckSaysNo })
+    Ok(if differing.cases == 0 { Exit::Fine } else { Exit::CheckSaysNo })
+}
+
+/// The cases that differ: all are counted, the first are kept.
+#[derive(Default)]
+struct Differing {
+    cases: usize,
+    differences: usize,
+    kept: Vec<(PathBuf, usize, Replayed)>,
+    /// What the kept ones take, bytes.
+    bytes: usize,
+}
+
+/// What is kept of differing cases, bytes.
+const KEPT: usize = 32 << 20;
+
+impl Differing {
+    fn push(&mut self, file: &Path, number: usize, replayed: Replayed) {
+        self.cases += 1;
+        self.differences += replayed.differences.len();
+        let texts = |(version, difference): &(String, Difference)| {
+            64 + version.len() + difference.recorded.len() + difference.planned.len()
+        };
+        self.bytes += 256 + replayed.differences.iter().map(texts).sum::<usize>();
+        if self.bytes <= KEPT {
+            self.kept.push((file.to_owned(), number, replayed));
+        }
+    }
 }
 
 /// Replays one line of a file.
@@ -97,11 +124,11 @@ pub(crate) fn replay(file: &Path, number: usize, line: &str) -> Result<Replayed,
 fn print_text(
     args: &Args,
     cases: usize,
-    differing: &[(PathBuf, usize, Replayed)],
+    differing: &Differing,
     terminal: &mut Terminal<'_>,
 ) -> std::io::Result<()> {
     let mut left = args.limit;
-    for (_, _, replayed) in differing {
+    for (_, _, replayed) in &differing.kept {
         for (version, Difference { field, recorded, planned }) in &replayed.differences {
             if left == 0 {
                 break;
@@ -113,12 +140,12 @@ fn print_text(
             writeln!(terminal.out, "  planned  {}", cut(planned))?;
         }
     }
-    let all: usize = differing.iter().map(|(_, _, replayed)| replayed.differences.len()).sum();
-    if all > args.limit {
-        writeln!(terminal.out, "and {} more differences", all - args.limit)?;
+    let shown = args.limit - left;
+    if differing.differences > shown {
+        writeln!(terminal.out, "and {} more differences", differing.differences - shown)?;
     }
-    let style = if differing.is_empty() { Style::Good } else { Style::Bad };
-    let total = terminal.paint(style, &format!("{cases} cases, {} differ", differing.len()));
+    let style = if differing.cases == 0 { Style::Good } else { Style::Bad };
+    let total = terminal.paint(style, &format!("{cases} cases, {} differ", differing.cases));
     writeln!(terminal.out, "{total}")
 }
 
@@ -133,10 +160,11 @@ fn cut(text: &str) -> String {
 fn print_json(
     args: &Args,
     cases: usize,
-    differing: &[(PathBuf, usize, Replayed)],
+    differing: &Differing,
     terminal: &mut Terminal<'_>,
 ) -> std::io::Result<()> {
     let found: Vec<serde_json::Value> = differing
+        .kept
         .iter()
         .map(|(file, line, replayed)| {
             let differences: Vec<serde_json::Value> = replayed
@@ -162,10 +190,12 @@ fn print_json(
     let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
     let report = serde_json::json!({
         "cases": cases,
-        "differ": differing.len(),
+        "differ": differing.cases,
         "differing": found,
         "files": files,
+        "left_out": differing.cases - differing.kept.len(),
         "schema": "k3plan.verify/1",
     });
-    writeln!(terminal.out, "{report:#}")
+    serde_json::to_writer_pretty(&mut *terminal.out, &report).map_err(std::io::Error::from)?;
+    writeln!(terminal.out)
 }

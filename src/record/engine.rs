@@ -92,7 +92,10 @@ pub(crate) struct RecordedEngine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) platform: Option<String>,
     /// vLLM's speculative config, without the draft's path.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "planner::import::json::optional_object"
+    )]
     pub(crate) speculative: Option<serde_json::Map<String, serde_json::Value>>,
 }
 

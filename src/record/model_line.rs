@@ -17,9 +17,14 @@ pub(crate) struct ModelLine {
     /// The case's name.
     pub(crate) id: String,
     /// The model's config.
+    #[serde(deserialize_with = "planner::import::json::config")]
     pub(crate) config: serde_json::Value,
     /// The draft model's config.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "planner::import::json::optional_config"
+    )]
     pub(crate) draft_config: Option<serde_json::Value>,
     /// The engine settings.
     #[serde(default)]

@@ -1,6 +1,5 @@
 //! Which scenarios does a name on the command line stand for: a file, a shipped one, an arm, a case.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -223,7 +222,7 @@ fn text(path: &Path) -> Result<Text, Failure> {
             .read_to_end(&mut bytes)
             .map_err(|error| failed().caused_by(error))?;
     } else {
-        let file = File::open(path).map_err(|error| missing(path, &error))?;
+        let file = read::open(path).map_err(|error| missing(path, &error))?;
         let metadata = file.metadata().map_err(|error| failed().caused_by(error))?;
         if metadata.is_dir() {
             return Err(failed()
@@ -268,8 +267,8 @@ fn json_cases(text: &str) -> Option<Vec<String>> {
     }
     let plain = read::python_json(text);
     let mut cases = Vec::new();
-    for value in serde_json::Deserializer::from_str(&plain).into_iter::<serde_json::Value>() {
-        match value.ok()? {
+    for value in serde_json::Deserializer::from_str(&plain).into_iter::<planner::import::json::Bounded>() {
+        match value.ok()?.0 {
             serde_json::Value::Array(values) => cases.extend(values.iter().map(ToString::to_string)),
             value => cases.push(value.to_string()),
         }

@@ -1,6 +1,13 @@
-//! JSON as people have it: what Python writes, and a byte order mark.
+//! JSON as people have it: what Python writes, a byte order mark, and any amount of it in little memory.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Value};
 
 /// JSON as Python writes it: `Infinity`, `-Infinity` and `NaN` outside of strings become null.
 pub fn python_json(text: &str) -> Cow<'_, str> {
@@ -30,10 +37,193 @@ pub fn python_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Parses a config. Nesting beyond 128 levels is an error.
+/// Memory that the values of one text may take, bytes.
+const MEMORY: usize = 192 << 20;
+/// Entries of a list or a map that are kept of a config: more than a model can have layers. Vocabularies have more,
+/// and nothing reads those.
+const ENTRIES: usize = 200_000;
+/// What an entry of a list takes, bytes.
+const ENTRY: usize = size_of::<Value>();
+/// What an entry of a map takes, bytes.
+const PAIR: usize = size_of::<String>() + ENTRY;
+/// What a map takes once it has an entry: a node of its tree, bytes.
+const NODE: usize = 12 * PAIR;
+/// What any allocation takes beside what it holds, bytes.
+const ALLOCATION: usize = 16;
+
+/// Parses a config. Nesting beyond 128 levels is an error; of very long lists and maps the start is kept.
 ///
 /// # Errors
-/// If the text is no JSON.
-pub fn parse(text: &str) -> Result<serde_json::Value, serde_json::Error> {
-    serde_json::from_str(&python_json(text.trim_start_matches('\u{feff}')))
+/// If the text is no JSON, or holds too many values.
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    let plain = python_json(text.trim_start_matches('\u{feff}'));
+    let mut deserializer = serde_json::Deserializer::from_str(&plain);
+    let value = config(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// A config within something else, as [`parse`] reads it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn config<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Seed { left: &Cell::new(MEMORY), entries: ENTRIES }.deserialize(deserializer)
+}
+
+/// The same where there may be none.
+///
+/// # Errors
+/// As [`parse`].
+pub fn optional_config<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    config(deserializer).map(|value| (!value.is_null()).then_some(value))
+}
+
+/// A small object where there may be none, such as a speculative config.
+///
+/// # Errors
+/// If it is no object, or as [`parse`].
+pub fn optional_object<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Map<String, Value>>, D::Error> {
+    match config(deserializer)? {
+        Value::Null => Ok(None),
+        Value::Object(map) => Ok(Some(map)),
+        _ => Err(D::Error::custom("expected a map")),
+    }
+}
+
+/// Any value of a text that is not too large, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bounded(pub Value);
+
+impl<'de> Deserialize<'de> for Bounded {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Seed { left: &Cell::new(MEMORY), entries: usize::MAX }.deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads a value while there is memory left.
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    left: &'a Cell<usize>,
+    entries: usize,
+}
+
+impl Seed<'_> {
+    fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(
+            left.ok_or_else(|| E::custom(format!("its values would take more than {} MiB", MEMORY >> 20)))?,
+        );
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.take(value.len() + ALLOCATION)?;
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while list.len() < self.entries {
+            let Some(value) = access.next_element_seed(self)? else { return Ok(list.into()) };
+            if list.is_empty() {
+                // The smallest list has room for four.
+                self.take(4 * ENTRY + ALLOCATION)?;
+            } else if list.len() >= 4 {
+                // A list grows by doubling.
+                self.take(2 * ENTRY)?;
+            }
+            list.push(value);
+        }
+        while access.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while map.len() < self.entries {
+            let Some(key) = access.next_key::<String>()? else { return Ok(map.into()) };
+            let node = if map.is_empty() { NODE } else { 2 * PAIR };
+            self.take(node + key.len() + ALLOCATION)?;
+            let value = access.next_value_seed(self)?;
+            map.insert(key, value);
+        }
+        while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_texts_are_as_serde_reads_them() {
+        let text = r#"{"a": [1, -2, 3.5, true, null, "x", {}], "a": {"b": []}, "c": "\u00e9"}"#;
+        assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        let Bounded(value) = serde_json::from_str(text).unwrap();
+        assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
+        assert!(parse("{} x").is_err());
+        assert!(parse(&"[".repeat(200)).is_err());
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_before_it_is_held() {
+        for piece in ["{\"a\":1}", "[0]", "{\"a\":{\"a\":1}}"] {
+            let row = format!("[{}]", vec![piece; 1000].join(","));
+            let text = format!("[{}]", vec![row; 4000].join(","));
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with("its values would take more than 192 MiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_what_nothing_reads_is_kept() {
+        let list = format!("{{\"a\": [{}], \"b\": 2}}", vec!["1"; 300_000].join(","));
+        let value = parse(&list).unwrap();
+        assert_eq!(value["a"].as_array().unwrap().len(), ENTRIES);
+        assert_eq!(value["b"], 2);
+        let words: Vec<String> = (0..300_000).map(|i| format!("\"{i}\":{i}")).collect();
+        let value = parse(&format!("{{\"v\": {{{}}}, \"b\": 2}}", words.join(","))).unwrap();
+        assert_eq!(value["v"].as_object().unwrap().len(), ENTRIES);
+        assert_eq!(value["b"], 2);
+    }
 }

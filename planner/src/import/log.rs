@@ -5,17 +5,26 @@
 //! before a line are of no matter: a statement is found by its own words. A statement that a terminal broke
 //! over several lines is put together again; one that is cut is not guessed.
 //!
-//! Where a log holds several starts, the last one counts; where several data parallel engines log, the first.
+//! Where a log holds several starts, the last one counts; where several data parallel engines log, the first;
+//! where several servers do, the last. Users' own words, which a server in use may log, are no statements of it.
 
 mod cursor;
 mod line;
 mod python;
+mod secrets;
+mod servers;
+mod source;
 mod statement;
+
+use std::io::{self, BufRead};
 
 pub use cursor::Hundredths;
 pub use python::Value;
 
+use super::encoding;
 use cursor::{Cursor, Short};
+use servers::Servers;
+use source::{Prefix, Source};
 use statement::{Fact, STATEMENTS};
 
 /// A value, and where the log says it.
@@ -91,6 +100,17 @@ pub struct Refusal {
     pub blocks: Option<u64>,
 }
 
+/// A server that is not reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherServer {
+    /// Its model.
+    pub model: Option<String>,
+    /// Its process.
+    pub pid: Option<u64>,
+    /// The first line that it wrote, from 1.
+    pub line: u64,
+}
+
 /// What a log says; of each thing the first mention, or all different ones where workers may differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerLog {
@@ -100,6 +120,12 @@ pub struct ServerLog {
     pub starts: u64,
     /// Statements of other data parallel engines, which are left out.
     pub other_engines: u64,
+    /// Servers that ran beside the one that is reported.
+    pub other_servers: Vec<OtherServer>,
+    /// Statements of workers that are left out, since any of several servers may have them.
+    pub untold_workers: u64,
+    /// Statements whose number does not fit 64 bits, by their first words.
+    pub too_large: Vec<Found<&'static str>>,
     /// vLLM's version, such as `0.32.0` or `0.31.1rc1.dev50+g554340f3d`.
     pub version: Option<Found<String>>,
     /// The model as it was named.
@@ -162,16 +188,33 @@ pub const LINE_BYTES: usize = 256 << 10;
 const CONTINUATIONS: u32 = 8;
 /// Entries of a list at most.
 const ENTRIES: usize = 64;
-/// Arguments that hold secrets.
-const SECRETS: &[&str] = &["api_key", "hf_token", "ssl_keyfile", "ssl_keyfile_password", "admin_api_key"];
+/// How often an opening is tried in one message, where other words follow it.
+const TRIES: u16 = 256;
+
+/// How a piece of a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With a line feed.
+    Feed,
+    /// With a carriage return, as progress bars end.
+    Return,
+    /// The log ends inside it.
+    Cut,
+}
 
 /// Reads a log line by line.
 #[derive(Debug, Default)]
 pub struct Reader {
-    log: ServerLog,
-    /// The data parallel rank whose cache is reported, once one says something of it.
-    rank: Option<Option<u64>>,
+    lines: u64,
+    servers: Servers,
+    too_large: Vec<Found<&'static str>>,
     pending: Option<Pending>,
+    /// Whether the piece before ended with a carriage return.
+    returned: bool,
+    /// What stands before vLLM's messages in this log.
+    prefix: Prefix,
+    /// A cache's size was told, or a request came: from here on users' words may be logged.
+    serves: bool,
 }
 
 /// A statement that its line ended inside.
@@ -180,7 +223,7 @@ struct Pending {
     statement: usize,
     rest: String,
     line: u64,
-    rank: Option<u64>,
+    source: Source,
     more: u32,
 }
 
@@ -190,13 +233,18 @@ impl Reader {
         Self::default()
     }
 
-    /// Reads one line without its line feed, at most [`LINE_BYTES`] of it; `whole` is false where the file ends
-    /// inside the line.
-    pub fn line(&mut self, bytes: &[u8], whole: bool) {
-        self.log.lines += 1;
+    /// Reads one line without its end, at most [`LINE_BYTES`] of it. Lines are counted by line feeds.
+    pub fn line(&mut self, bytes: &[u8], end: End) {
+        let goes_on = std::mem::replace(&mut self.returned, end == End::Return);
+        if !goes_on {
+            self.lines += 1;
+        } else if bytes.is_empty() {
+            // Between a carriage return and a line feed is no line.
+            return;
+        }
+        let whole = end != End::Cut;
         let bytes = bytes.get(..LINE_BYTES).unwrap_or(bytes);
-        let going_on = self.pending.is_some();
-        if !going_on && !may_matter(bytes) {
+        if self.pending.is_none() && !may_matter(bytes) {
             return;
         }
         let text = line::text(bytes);
@@ -204,49 +252,64 @@ impl Reader {
             self.go_on(pending, &text, whole);
         }
         for message in text.split('\n') {
+            // What users ask a model about may be a log too; the rest of the record is still theirs.
+            if message.contains(REQUEST) {
+                self.serves = true;
+                break;
+            }
             self.message(message, whole);
         }
     }
 
     /// What the log said.
     pub fn finish(self) -> ServerLog {
-        self.log
+        ServerLog { lines: self.lines, too_large: self.too_large, ..self.servers.finish() }
     }
 
     fn message(&mut self, text: &str, line_ends: bool) {
-        // What users ask a model about may be a log too.
-        if text.contains("Received request ") {
-            return;
-        }
-        let mut seen = [false; STATEMENTS.len()];
+        let mut tries = [TRIES; STATEMENTS.len()];
+        let logo = statement::logo(text);
         for at in words(text) {
             let Some(rest) = text.get(at..) else { continue };
             for (i, (opening, read)) in STATEMENTS.iter().enumerate() {
-                // One statement of a kind a line: what it takes to read a line stays in proportion to it.
-                if seen[i] || !rest.starts_with(opening) {
+                // One statement of a kind a line, and not any number of attempts: what it takes to read a line
+                // stays in proportion to it.
+                if tries[i] == 0 || !rest.starts_with(opening) {
                     continue;
                 }
                 let mut cursor = Cursor { rest: &rest[opening.len()..], line_ends };
-                match read(&mut cursor, &text[..at]) {
-                    Ok(fact) => {
-                        seen[i] = true;
-                        let rank = line::data_parallel_rank(&text[..at]);
-                        self.fact(fact, rank, self.log.lines);
-                    }
-                    Err(Short::Ended) => {
-                        seen[i] = true;
+                let found = read(&mut cursor, logo.is_some_and(|logo| logo < at));
+                if matches!(found, Err(Short::Other)) {
+                    tries[i] -= 1;
+                    continue;
+                }
+                tries[i] = 0;
+                let before = &text[..at];
+                if self.is_from_user(before) {
+                    continue;
+                }
+                match found {
+                    Ok(fact) => self.fact(fact, &source::source(before), self.lines),
+                    Err(Short::TooLarge) => self.too_large(opening, self.lines),
+                    Err(Short::Ended | Short::Other) => {
                         self.pending = Some(Pending {
                             statement: i,
                             rest: rest[opening.len()..].to_owned(),
-                            line: self.log.lines,
-                            rank: line::data_parallel_rank(&text[..at]),
+                            line: self.lines,
+                            source: source::source(before),
                             more: 0,
                         });
                     }
-                    Err(Short::Other) => {}
                 }
+                self.prefix = self.prefix.max(source::prefix(before));
             }
         }
+    }
+
+    /// Whether a line that a server in use logs has less before it than vLLM's own lines, or what logs requests
+    /// wrote it.
+    fn is_from_user(&self, before: &str) -> bool {
+        (self.serves && source::prefix(before) < self.prefix) || source::is_request(before)
     }
 
     fn go_on(&mut self, mut pending: Pending, text: &str, line_ends: bool) {
@@ -255,73 +318,70 @@ impl Reader {
         }
         pending.rest.push_str(text);
         pending.more += 1;
-        let (_, read) = STATEMENTS[pending.statement];
-        match read(&mut Cursor { rest: &pending.rest, line_ends }, "") {
-            Ok(fact) => self.fact(fact, pending.rank, pending.line),
+        let (opening, read) = STATEMENTS[pending.statement];
+        match read(&mut Cursor { rest: &pending.rest, line_ends }, false) {
+            Ok(fact) => self.fact(fact, &pending.source, pending.line),
             Err(Short::Ended) => self.pending = Some(pending),
+            Err(Short::TooLarge) => self.too_large(opening, pending.line),
             Err(Short::Other) => {}
         }
     }
 
-    fn fact(&mut self, fact: Fact, rank: Option<u64>, line: u64) {
-        let begins = match &fact {
-            Fact::Flags(..) | Fact::Version(_) => true,
-            // Other data parallel engines begin after the first has told its size.
-            Fact::Config(..) => self.rank.is_none_or(|first| first == rank),
-            _ => false,
-        };
-        if begins {
-            self.begin(matches!(fact, Fact::Flags(..)));
+    fn fact(&mut self, fact: Fact, source: &Source, line: u64) {
+        let sized = matches!(fact, Fact::Concurrency(_) | Fact::TokensAndConcurrency(..));
+        if self.servers.keep(fact, source, line) {
+            self.serves = false;
         }
-        if of_one_engine(&fact) && *self.rank.get_or_insert(rank) != rank {
-            self.log.other_engines += 1;
-            return;
-        }
-        self.log.keep(fact, line);
+        self.serves |= sized;
     }
 
-    /// Begins anew where the start before has come to its end.
-    fn begin(&mut self, arguments: bool) {
-        let log = &self.log;
-        let sized = !log.tokens.is_empty() || !log.concurrency.is_empty() || log.refusal.is_some();
-        if sized || (arguments && log.flags.is_some()) {
-            let (lines, starts) = (log.lines, log.starts);
-            self.log = ServerLog { lines, starts: starts + 1, ..ServerLog::default() };
-            self.rank = None;
-        } else if log.starts == 0 {
-            self.log.starts = 1;
+    fn too_large(&mut self, opening: &'static str, line: u64) {
+        if self.too_large.len() < ENTRIES {
+            self.too_large.push(Found { value: opening.trim_end_matches([' ', ':', '(']), line });
         }
     }
 }
 
-/// Reads a whole text.
+/// What the frontend says where a request comes.
+const REQUEST: &str = "Received request ";
+
+/// Reads a whole text, in UTF-8 or UTF-16.
 pub fn read(bytes: &[u8]) -> ServerLog {
-    let mut reader = Reader::new();
-    let whole = bytes.ends_with(b"\n");
-    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
-    let mut lines = lines.peekable();
-    while let Some(line) = lines.next() {
-        reader.line(line, whole || lines.peek().is_some());
-    }
-    reader.finish()
+    // Reading from memory does not fail.
+    read_from(bytes).unwrap_or_default()
 }
 
-/// Whether an engine says it of its own cache, so that it differs between data parallel ranks.
-fn of_one_engine(fact: &Fact) -> bool {
-    matches!(
-        fact,
-        Fact::AvailableMemory(_)
-            | Fact::Tokens(_)
-            | Fact::TokensAndConcurrency(..)
-            | Fact::Concurrency(_)
-            | Fact::Blocks(_)
-            | Fact::Override(_)
-            | Fact::Padding(_)
-            | Fact::GroupBlockSizes(_)
-            | Fact::LcmBlockSize(_)
-            | Fact::Refusal(_)
-            | Fact::AutoFit(_)
-    )
+/// Reads a log of any size line by line; of a very long line the start is kept.
+///
+/// # Errors
+/// If reading fails.
+pub fn read_from(from: impl BufRead) -> io::Result<ServerLog> {
+    let mut from = encoding::reader(from)?;
+    let mut reader = Reader::new();
+    let mut line = Vec::new();
+    let mut some = false;
+    loop {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            if some {
+                reader.line(&line, End::Cut);
+            }
+            return Ok(reader.finish());
+        }
+        let end = buffer.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let piece = &buffer[..end.unwrap_or(buffer.len())];
+        let room = LINE_BYTES.saturating_sub(line.len());
+        line.extend_from_slice(&piece[..piece.len().min(room)]);
+        some = true;
+        let how = end.map(|end| if buffer[end] == b'\n' { End::Feed } else { End::Return });
+        let used = piece.len() + usize::from(end.is_some());
+        from.consume(used);
+        if let Some(how) = how {
+            reader.line(&line, how);
+            line.clear();
+            some = false;
+        }
+    }
 }
 
 /// The places where words begin.
@@ -400,21 +460,25 @@ impl ServerLog {
     fn keep(&mut self, fact: Fact, line: u64) {
         match fact {
             Fact::Version(version) => once(&mut self.version, version, line),
-            Fact::Model(model) => once(&mut self.model, model, line),
+            Fact::Model(mut model) => {
+                secrets::hide(&mut model);
+                once(&mut self.model, model, line);
+            }
             Fact::Architecture(name) => once(&mut self.architecture, name, line),
             Fact::Flags(mut flags, whole) => {
-                flags.retain(|(name, _)| !SECRETS.contains(&name.as_str()));
-                let model = flags.iter().find(|(name, _)| name == "model" || name == "model_tag");
-                if let Some(model) = model.and_then(|(_, value)| value.text()) {
+                secrets::leave_out(&mut flags);
+                if let Some(model) = servers::model_of(&flags) {
                     once(&mut self.model, model.to_owned(), line);
                 }
-                self.flags_whole = whole;
+                if self.flags.is_none() {
+                    self.flags_whole = whole;
+                }
                 once(&mut self.flags, flags, line);
             }
-            Fact::Config(version, config) => {
+            Fact::Config(version, mut config) => {
+                secrets::leave_out(&mut config);
                 once(&mut self.version, version, line);
-                let model = config.iter().find(|(name, _)| name == "model");
-                if let Some(model) = model.and_then(|(_, value)| value.text()) {
+                if let Some(model) = servers::model_of(&config) {
                     once(&mut self.model, model.to_owned(), line);
                 }
                 once(&mut self.config, config, line);

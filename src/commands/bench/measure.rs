@@ -169,11 +169,15 @@ impl Measurement<'_> {
 }
 
 fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut Vec<String>) -> Value {
-    let log = log.and_then(|path| match std::fs::read(path) {
-        Ok(text) => Some(planner::import::log::read(&text)),
-        Err(error) => {
-            notes.push(format!("the server's log `{}` could not be read: {error}", path.display()));
-            None
+    let log = log.and_then(|path| {
+        match crate::record::read::open(path)
+            .and_then(|file| planner::import::log::read_from(std::io::BufReader::new(file)))
+        {
+            Ok(log) => Some(log),
+            Err(error) => {
+                notes.push(format!("the server's log `{}` could not be read: {error}", path.display()));
+                None
+            }
         }
     });
     json!({

@@ -15,6 +15,9 @@ struct Report {
     lines: u64,
     starts: u64,
     other_engines: u64,
+    other_servers: Vec<serde_json::Value>,
+    untold_workers: u64,
+    too_large: Vec<serde_json::Value>,
     found: serde_json::Map<String, serde_json::Value>,
     arguments: Option<Arguments>,
     settings: Option<Arguments>,
@@ -160,6 +163,13 @@ pub(super) fn write(log: &ServerLog, side: Option<&Side>, terminal: &mut Termina
         lines: log.lines,
         starts: log.starts,
         other_engines: log.other_engines,
+        other_servers: log
+            .other_servers
+            .iter()
+            .map(|server| serde_json::json!({"line": server.line, "model": server.model, "pid": server.pid}))
+            .collect(),
+        untold_workers: log.untold_workers,
+        too_large: log.too_large.iter().map(|found| at(found.value, found.line)).collect(),
         found,
         arguments: log.flags.as_ref().map(|flags| arguments(flags, log.flags_whole)),
         settings: log.config.as_ref().map(|config| arguments(config, true)),

@@ -216,6 +216,36 @@ pub(super) fn write(log: &ServerLog, side: Option<&Side>, terminal: &mut Termina
             log.other_engines
         )?;
     }
+    if !log.other_servers.is_empty() {
+        let others: Vec<String> = log
+            .other_servers
+            .iter()
+            .map(|server| {
+                let model = server.model.as_deref().unwrap_or("one that does not name its model");
+                let pid = server.pid.map_or_else(String::new, |pid| format!(", pid {pid}"));
+                clean(&format!("{model} (line {}{pid})", server.line))
+            })
+            .collect();
+        writeln!(
+            terminal.out,
+            "the log holds several servers; this is the last; left out: {}",
+            others.join(", ")
+        )?;
+    }
+    if log.untold_workers > 0 {
+        writeln!(
+            terminal.out,
+            "{} statements of workers are left out: they do not say whose they are",
+            log.untold_workers
+        )?;
+    }
+    for found in &log.too_large {
+        writeln!(
+            terminal.out,
+            "line {}: `{}` says a number above 64 bits, which is left out",
+            found.line, found.value
+        )?;
+    }
     let missing = missing(log, &said);
     if !missing.is_empty() {
         writeln!(terminal.out, "not in the log: {}", missing.join(", "))?;

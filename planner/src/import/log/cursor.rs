@@ -7,6 +7,8 @@ pub(super) enum Short {
     Ended,
     /// It says something else.
     Other,
+    /// It says a number that does not fit 64 bits.
+    TooLarge,
 }
 
 /// A decimal number as printed, such as 46.80.
@@ -33,12 +35,23 @@ impl std::fmt::Display for Hundredths {
     }
 }
 
+/// How far apart the pieces of one statement may stand, bytes.
+const STATEMENT_BYTES: usize = 16 << 10;
+
 /// The rest of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a str,
     /// Whether the text ends because the line does, rather than because the file does.
     pub(super) line_ends: bool,
+}
+
+/// The whole number that digits say.
+pub(super) fn whole(digits: &str) -> Result<u64, Short> {
+    digits.parse().map_err(|_elsewhere| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { Short::TooLarge } else { Short::Other }
+    })
 }
 
 impl<'a> Cursor<'a> {
@@ -61,9 +74,17 @@ impl<'a> Cursor<'a> {
 
     /// Passes over everything up to `words`, and over them.
     pub(super) fn skip_to(&mut self, words: &str) -> Result<&'a str, Short> {
-        let (before, rest) = self.rest.split_once(words).ok_or(Short::Ended)?;
-        self.rest = rest;
+        let near = self.near();
+        let at =
+            near.find(words).ok_or(if near.len() < self.rest.len() { Short::Other } else { Short::Ended })?;
+        let (before, rest) = self.rest.split_at(at);
+        self.rest = &rest[words.len()..];
         Ok(before)
+    }
+
+    /// As much as one statement may have of what comes next.
+    pub(super) fn near(&self) -> &'a str {
+        &self.rest[..self.rest.floor_char_boundary(STATEMENT_BYTES)]
     }
 
     /// A whole number, with or without commas between thousands, that something follows.
@@ -86,7 +107,7 @@ impl<'a> Cursor<'a> {
         // A comma at the end belongs to the sentence.
         let number = text.trim_end_matches(',');
         self.rest = if number.len() == text.len() { rest } else { &self.rest[number.len()..] };
-        number.replace(',', "").parse().map_err(|_not_a_number| Short::Other)
+        whole(&number.replace(',', ""))
     }
 
     /// A decimal number that something follows.
@@ -94,7 +115,12 @@ impl<'a> Cursor<'a> {
         let end = self.rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or(Short::Ended)?;
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
-        Hundredths::parse(text).ok_or(Short::Other)
+        Hundredths::parse(text).ok_or_else(|| {
+            let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+            let is_number =
+                decimals.len() <= 2 && (whole.to_owned() + decimals).bytes().all(|b| b.is_ascii_digit());
+            if is_number && whole.len() > 16 { Short::TooLarge } else { Short::Other }
+        })
     }
 
     /// A word up to a blank, comma or closing bracket; the last one only if the line ends.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(bytes);
     let text = match unwrapped(&text) {
-        Some(message) => Cow::Owned(message),
+        Some(message) => Cow::Owned(process(&text).unwrap_or_default() + &message),
         None => text,
     };
     if text.bytes().any(|byte| byte < b' ' && byte != b'\n') { Cow::Owned(plain(&text)) } else { text }
@@ -48,6 +48,19 @@ fn plain(text: &str) -> String {
     out
 }
 
+/// The process of a JSON record, as vLLM's other formats put it before a message.
+///
+/// # Source
+/// `JSON_FORMAT` in `logging_utils/formatter.py`, vLLM 0.32.
+fn process(text: &str) -> Option<String> {
+    let value = |key: &str| Some(text[text.find(key)? + key.len()..].trim_start());
+    let name = value("\"processName\":")?.strip_prefix('"')?;
+    let name = &name[..name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?];
+    let pid = value("\"process\":")?;
+    let pid = &pid[..pid.find(|c: char| !c.is_ascii_digit())?];
+    Some(format!("({name} pid={pid}) "))
+}
+
 /// The message of a JSON record: Docker's `log`, or `message` of vLLM's and others' JSON formatters.
 fn unwrapped(text: &str) -> Option<String> {
     let text = text.trim_start();
@@ -63,9 +76,9 @@ fn unwrapped(text: &str) -> Option<String> {
         match c {
             '"' => return Some(message),
             '\\' => match chars.next()? {
-                'n' => message.push('\n'),
+                'n' | 'r' => message.push('\n'),
                 't' => message.push(' '),
-                'r' | 'b' | 'f' => {}
+                'b' | 'f' => {}
                 'u' => {
                     let mut code = 0;
                     for _ in 0..4 {
@@ -81,14 +94,6 @@ fn unwrapped(text: &str) -> Option<String> {
     }
     // A record that was cut.
     Some(message)
-}
-
-/// The data parallel rank in a process name such as `(EngineCore_DP1 pid=7)` or `(Worker_DP1_TP0 pid=9)`.
-pub(super) fn data_parallel_rank(text: &str) -> Option<u64> {
-    let (prefix, _) = text.split_once(" pid=")?;
-    let (_, process) = prefix.rsplit_once('(')?;
-    let digits = process.split('_').find_map(|part| part.strip_prefix("DP"))?;
-    digits.parse().ok()
 }
 
 /// Whether a line begins a message of its own, rather than going on with the one before.
@@ -115,14 +120,8 @@ mod tests {
         let docker = br#"{"log":"\u001b[32mINFO\u001b[0m say \"hi\"\n","stream":"stderr","time":"t"}"#;
         assert_eq!(text(docker), "INFO say \"hi\"\n");
         assert_eq!(text(br#"{"levelname": "INFO", "message": "a"}"#), "a");
+        let vllm = br#"{"processName": "EngineCore_DP1", "process": 21, "message": "a"}"#;
+        assert_eq!(text(vllm), "(EngineCore_DP1 pid=21) a");
         assert_eq!(text(br#"{"log":"cut \u00"#), r#"{"log":"cut \u00"#);
-    }
-
-    #[test]
-    fn ranks() {
-        assert_eq!(data_parallel_rank("(EngineCore_DP12 pid=7) INFO"), Some(12));
-        assert_eq!(data_parallel_rank("(Worker_DP3_TP0_EP4 pid=7) INFO"), Some(3));
-        assert_eq!(data_parallel_rank("(EngineCore pid=7) INFO"), None);
-        assert_eq!(data_parallel_rank("(EngineCore_DPx pid=7) INFO"), None);
     }
 }

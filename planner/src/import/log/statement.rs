@@ -5,7 +5,7 @@
 //! `v1/core/kv_cache_planning.py`), `v1/worker/gpu_worker.py`, `v1/worker/cpu_worker.py`,
 //! `platforms/interface.py`, `v1/engine/core.py`, `v1/metrics/loggers.py`, `entrypoints/`, `config/`.
 
-use super::cursor::{Cursor, Hundredths, Short};
+use super::cursor::{self, Cursor, Hundredths, Short};
 use super::python::{self, Value};
 use super::{AutoFit, BlocksOverride, Concurrency, PaddingLine, Refusal, Tokens};
 
@@ -41,16 +41,16 @@ pub(super) enum Fact {
     Refusal(Refusal),
 }
 
-type Reader = fn(&mut Cursor<'_>, &str) -> Result<Fact, Short>;
+type Reader = fn(&mut Cursor<'_>, bool) -> Result<Fact, Short>;
 
 /// The opening of each statement, at the start of a word, and who reads the rest.
 ///
-/// The reader also gets what stands before the opening.
+/// The reader is also told whether the drawing of vLLM's name stands before the opening.
 pub(super) const STATEMENTS: &[(&str, Reader)] = &[
     ("vLLM API server version ", |at, _| version(at)),
     ("vLLM server version ", |at, _| version(at)),
-    ("version ", |at, before| if is_logo(before) { version(at) } else { Err(Short::Other) }),
-    ("model ", |at, before| if is_logo(before) { model(at) } else { Err(Short::Other) }),
+    ("version ", |at, logo| if logo { version(at) } else { Err(Short::Other) }),
+    ("model ", |at, logo| if logo { model(at) } else { Err(Short::Other) }),
     ("non-default args: ", |at, _| flags(at)),
     ("args: Namespace(", |at, _| namespace(at)),
     ("Initializing a V1 LLM engine (v", |at, _| config(at)),
@@ -143,9 +143,9 @@ pub(super) const STATEMENTS: &[(&str, Reader)] = &[
     }),
 ];
 
-/// Whether the drawing of vLLM's name stands before.
-fn is_logo(before: &str) -> bool {
-    before.contains(['█', '▄', '▀'])
+/// Where the drawing of vLLM's name begins.
+pub(super) fn logo(text: &str) -> Option<usize> {
+    text.find(['█', '▄', '▀'])
 }
 
 fn version(at: &mut Cursor<'_>) -> Result<Fact, Short> {
@@ -243,9 +243,9 @@ fn sizes(at: &mut Cursor<'_>) -> Result<Fact, Short> {
         ")"
     };
     let inside = at.skip_to(close)?;
-    let sizes: Result<Vec<u64>, _> =
-        inside.split(',').map(str::trim).filter(|size| !size.is_empty()).map(str::parse).collect();
-    sizes.map(Fact::GroupBlockSizes).map_err(|_not_numbers| Short::Other)
+    let sizes: Result<Vec<u64>, Short> =
+        inside.split(',').map(str::trim).filter(|size| !size.is_empty()).map(cursor::whole).collect();
+    sizes.map(Fact::GroupBlockSizes)
 }
 
 fn auto_fit(at: &mut Cursor<'_>) -> Result<Fact, Short> {
@@ -286,7 +286,7 @@ fn refusal(at: &mut Cursor<'_>) -> Result<Fact, Short> {
     // Without this sentence nothing fits; a text that ends before it says nothing of it.
     let estimated = match at.skip_to("estimated maximum model length is ") {
         Ok(_) => Some(at.number()?),
-        Err(_) if at.rest.contains("Try increasing") => Some(0),
+        Err(_) if at.near().contains("Try increasing") => Some(0),
         Err(short) => return Err(short),
     };
     Ok(Fact::Refusal(Refusal {
