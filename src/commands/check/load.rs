@@ -59,7 +59,7 @@ pub(super) fn named(files: &[String], places: &Places, changes: &Changes) -> Fou
         match read(file, places, changes) {
             // A file that is named twice is one file.
             Ok(all) => {
-                found.scenarios.extend(all.into_iter().filter(|loaded| keys.insert(loaded.key.clone())))
+                found.scenarios.extend(all.into_iter().filter(|loaded| keys.insert(loaded.key.clone())));
             }
             Err(failure) => found.unread.push(Unread { place: file.clone(), failure }),
         }
