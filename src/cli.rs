@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
         (Err(Ended::Failed(failure)), _) => {
             let _ = write!(err, "{failure}");
-            ExitCode::from(WRONG_INPUT)
+            if failure.refused { Exit::CheckSaysNo.into() } else { ExitCode::from(WRONG_INPUT) }
         }
         (Ok(exit), Ok(())) => exit.into(),
     }

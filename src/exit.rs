@@ -7,8 +7,10 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// 0: the work is done, and a check, if there was one, says yes.
     Fine,
-    /// 1: the work is done, and the check says no.
+    /// 1: the work is done, and the check says no; or vLLM would refuse the plan.
     CheckSaysNo,
+    /// 2: some of the input is wrong; what could be answered has been.
+    WrongInput,
 }
 
 /// 2: the input is wrong, so that the question could not be answered.
@@ -19,6 +21,7 @@ impl From<Exit> for ExitCode {
         match exit {
             Exit::Fine => Self::SUCCESS,
             Exit::CheckSaysNo => Self::from(1),
+            Exit::WrongInput => Self::from(WRONG_INPUT),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-/// An end with exit code 2.
+/// An end with exit code 2; or with 1 where the input is sound and vLLM refuses what it asks for.
 ///
 /// `message` and `causes` say what is wrong and read on after "error:"; `excerpt` is the place in the
 /// input, already laid out (file, line, column, the text); `hints` say what to do instead.
@@ -16,6 +16,8 @@ pub(crate) struct Failure {
     pub(crate) excerpt: Option<String>,
     /// What to write or do instead.
     pub(crate) hints: Vec<String>,
+    /// Whether vLLM itself refuses, as `k3plan plan` shows: a "no" rather than wrong input.
+    pub(crate) refused: bool,
 }
 
 impl Failure {
@@ -35,6 +37,13 @@ impl Failure {
     #[must_use]
     pub(crate) fn at(mut self, excerpt: impl Into<String>) -> Self {
         self.excerpt = Some(excerpt.into());
+        self
+    }
+
+    /// Says that it is vLLM that refuses.
+    #[must_use]
+    pub(crate) fn by_vllm(mut self) -> Self {
+        self.refused = true;
         self
     }
 

@@ -28,6 +28,7 @@ use planner::{EngineSettings, EngineVersion, Model};
 
 pub(crate) use args::{Changes, NamedScenarios, ScenarioArgs, SettingFlags};
 pub(crate) use imported::{Device, ModelArgs, batch_note};
+pub(crate) use load::{Placed, shipped_names};
 pub(crate) use quantity::{parse_count, parse_memory};
 
 /// A scenario as planning reads it.

@@ -153,7 +153,8 @@ fn conforms_at(
             conforms_at(&format!("{place}/{index}"), item, &schema["items"], root)?;
         }
     }
-    if let Some(fields) = value.as_object() {
+    // An object whose keys a schema leaves open, such as a spec's declared fields, may hold any.
+    if let Some(fields) = value.as_object().filter(|_| schema.get("properties").is_some()) {
         for name in schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str)
         {
             if !fields.contains_key(name) {

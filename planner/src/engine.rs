@@ -205,7 +205,15 @@ pub struct Rules {
 impl Rules {
     /// The rules of `version`.
     pub fn of(version: EngineVersion) -> Self {
-        let holds = |rule: Rule| changes::holds(rule, version);
+        Self::with(version, |rule| changes::holds(rule, version))
+    }
+
+    /// The rules of a version but for one, which is as it was before or after.
+    pub fn but(version: EngineVersion, other: Rule) -> Self {
+        Self::with(version, |rule| changes::holds(rule, version) != (rule == other))
+    }
+
+    fn with(version: EngineVersion, holds: impl Fn(Rule) -> bool) -> Self {
         Self {
             version,
             group_size: GroupSizeRule::MinOrMax { numerator: 3, denominator: 2 },

@@ -14,10 +14,10 @@ use crate::model::Model;
 use crate::plan::{Plan, plan};
 use crate::settings::EngineSettings;
 
-pub use changes::{Change, Edit, apply};
+pub use changes::{Change, Edit, apply, is_own_shape};
 pub use graph::{Compatibility, Node, Relation, compatibility};
 pub use sizes::{GroupSizeRow, group_sizes};
-pub use versions::{Step, steps};
+pub use versions::{Responsible, Step, responsible, steps};
 
 /// What a plan comes to in numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]

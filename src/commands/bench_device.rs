@@ -104,6 +104,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             Failure::new(format!("failed to plan `{}`", scenario.name))
                 .caused_by(error)
                 .hint("`k3plan explain` says what would make it plannable")
+                .by_vllm()
         })?;
         let plan = ReplayPlan::new(&scenario.name, &plan, scenario.settings.kv_cache_layout)
             .map_err(|error| failed(&scenario.name, &error))?;

@@ -1,26 +1,31 @@
 //! `k3plan check`: holds plans to a lock, and says what made them worse.
 
+mod cause;
 mod changed;
+mod json;
+mod load;
+mod markdown;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-use planner::explain::explain;
 
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lock::{Entry, Lock, Verdict, write_beside};
-use crate::render::explain_text::cause_line;
-use crate::scenario::{Changes, Scenario};
+use crate::lock::{Entry, Lock, Place, Places, Verdict, write_beside};
+use crate::scenario::Changes;
 use crate::terminal::Terminal;
 
-use report::{Checked, Finding, Format, Status};
+pub(crate) use json::Report;
+use load::{Loaded, Unread};
+use report::{Checked, Finding, Format, Outcome, Status};
 
 /// Hold plans to a lock file, and say what made them worse
 ///
 /// Exit code 1 if any number differs from the lock, a limit of its `[policy]` is broken, or a scenario is
-/// not in it. `--update` writes new entries and better numbers; worse ones need `--accept-worse` too.
+/// not in it; 2 if the lock or a scenario cannot be read, or there is nothing to check. `--update` writes new
+/// entries and better numbers; worse ones need `--accept-worse` too.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Scenario files, recorded cases or shipped names; all scenarios of the lock where none is given.
@@ -65,106 +70,163 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
+    let format = if args.json { Format::Json } else { args.format };
+    let mut outcome = Outcome {
+        checked: Vec::new(),
+        unread: Vec::new(),
+        left_out: Vec::new(),
+        updated: args.update,
+        accept_worse: args.accept_worse,
+        lock: args.baseline.clone(),
+    };
+    let failed = check_all(args, &mut outcome).err();
+    if let Some(failure) = failed {
+        // Whoever reads reports learns of it, too; on a terminal the message is enough.
+        if format != Format::Text || args.output.is_some() {
+            let place = args.baseline.display().to_string();
+            outcome.unread.push(Unread { place, failure });
+            write_report(args, format, &outcome, terminal)?;
+            let Some(Unread { failure, .. }) = outcome.unread.pop() else { return Ok(Exit::WrongInput) };
+            return Err(failure.into());
+        }
+        return Err(failure.into());
+    }
+    write_report(args, format, &outcome, terminal)?;
+    for Unread { failure, .. } in &outcome.unread {
+        write!(terminal.err, "{failure}")?;
+    }
+    Ok(if !outcome.unread.is_empty() {
+        Exit::WrongInput
+    } else if outcome.checked.iter().any(|checked| checked.fails(args.update, args.accept_worse)) {
+        Exit::CheckSaysNo
+    } else {
+        Exit::Fine
+    })
+}
+
+fn write_report(
+    args: &Args,
+    format: Format,
+    outcome: &Outcome,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Ended> {
+    let Some(path) = &args.output else { return Ok(report::write(format, outcome, terminal)?) };
+    let mut bytes = Vec::new();
+    let mut to_file = Terminal { out: &mut bytes, err: &mut *terminal.err, color: false, progress: false };
+    report::write(format, outcome, &mut to_file)?;
+    let failed = |error| Failure::new(format!("failed to write `{}`", path.display())).caused_by(error);
+    Ok(write_beside(path, &bytes).map_err(failed)?)
+}
+
+/// Reads the lock and the scenarios, holds these to that, and updates it if asked to.
+fn check_all(args: &Args, outcome: &mut Outcome) -> Result<(), Failure> {
     let lock = Lock::read(&args.baseline)?;
     if !lock.existed && !args.update {
         return Err(Failure::new(format!("failed to read the lock `{}`", args.baseline.display()))
             .caused_by("there is no such file")
-            .hint("`k3plan check FILE... --update` makes one")
-            .into());
+            .hint("`k3plan check FILE... --update` makes one"));
     }
-    let mut gone = Vec::new();
-    let mut scenarios = load(args, &lock, &mut gone)?;
-    if !gone.is_empty() && !args.prune {
-        let mut failure = Failure::new(format!("failed to check the lock `{}`", args.baseline.display()));
-        for (name, cause) in &gone {
-            failure = failure.caused_by(format!("its scenario `{name}` cannot be read: {cause}"));
-        }
-        return Err(failure.hint("name the scenario's file, or take it out with `--update --prune`").into());
-    }
-    let left_out = match &args.since {
-        Some(revision) => changed::leave_out(revision, &mut scenarios)?,
-        None => Vec::new(),
+    let places = Places::of(&args.baseline);
+    let mut found = if args.files.is_empty() {
+        load::of_lock(&lock, &places, &args.changes)
+    } else {
+        load::named(&args.files, &places, &args.changes)
     };
-    let checked: Vec<Checked> =
-        scenarios.iter().map(|(_, scenario)| check(scenario, &lock, scenarios.len())).collect();
-    if args.update {
-        update(args, &checked, &gone)?;
+    let nothing = found.scenarios.is_empty() && found.unread.is_empty() && found.gone.is_empty();
+    if nothing && lock.existed {
+        return Err(Failure::new(format!("failed to check the lock `{}`", args.baseline.display()))
+            .caused_by("it holds no scenario, so there is nothing to check")
+            .hint("name the files whose plans it shall hold: `k3plan check FILE... --update`"));
     }
-    let format = if args.json { Format::Json } else { args.format };
-    let outcome = report::Outcome {
-        checked: &checked,
-        left_out: &left_out,
-        updated: args.update,
-        accept_worse: args.accept_worse,
-        lock: lock.path(),
-    };
-    match &args.output {
-        None => report::write(format, &outcome, terminal)?,
-        Some(path) => {
-            let mut bytes = Vec::new();
-            let mut to_file =
-                Terminal { out: &mut bytes, err: &mut *terminal.err, color: false, progress: false };
-            report::write(format, &outcome, &mut to_file)?;
-            write_beside(path, &bytes).map_err(|error| {
-                Failure::new(format!("failed to write `{}`", path.display())).caused_by(error)
-            })?;
-        }
+    if nothing {
+        return Err(Failure::new("failed to make a lock")
+            .caused_by("no scenario is named")
+            .hint("name the files whose plans it shall hold"));
     }
-    let fails = checked.iter().any(|checked| checked.fails(args.update, args.accept_worse));
-    Ok(if fails { Exit::CheckSaysNo } else { Exit::Fine })
-}
-
-/// The scenarios to check, each with the argument that it came from; `gone` gets what the lock names in vain.
-fn load(
-    args: &Args,
-    lock: &Lock,
-    gone: &mut Vec<(String, String)>,
-) -> Result<Vec<(String, Scenario)>, Failure> {
-    let mut all = Vec::new();
-    if args.files.is_empty() {
-        if !lock.existed {
-            return Err(Failure::new("failed to make a lock")
-                .caused_by("no scenario is named")
-                .hint("name the files whose plans it shall hold"));
+    let mut gone = std::mem::take(&mut found.gone);
+    if args.prune {
+        if !args.files.is_empty() {
+            gone = load::gone(&lock, &places);
         }
-        for (name, engines) in lock.scenarios() {
-            for engine in engines {
-                let mut changes = args.changes.clone();
-                if changes.engine.is_none() {
-                    changes.engine = Some(engine.to_owned());
-                }
-                match changes.load(name) {
-                    Ok(found) => all.extend(found.into_iter().map(|scenario| (name.to_owned(), scenario))),
-                    Err(failure) => {
-                        let cause = failure.causes.first().unwrap_or(&failure.message).clone();
-                        gone.push((name.to_owned(), cause));
-                    }
-                }
-            }
+        if found.scenarios.is_empty() && found.unread.is_empty() {
+            return Err(Failure::new(format!("failed to prune the lock `{}`", args.baseline.display()))
+                .caused_by("none of its scenarios is there any more, and a lock of nothing guards nothing")
+                .hint("name the files whose plans it shall hold beside `--update --prune`, or remove it"));
         }
     } else {
-        for file in &args.files {
-            let found = args.changes.load(file)?;
-            all.extend(found.into_iter().map(|scenario| (file.clone(), scenario)));
+        for (key, cause) in gone.drain(..) {
+            let failure = Failure::new(format!("failed to check `{key}`, which the lock holds"))
+                .caused_by(cause)
+                .hint("name the scenario's file, or take it out with `--update --prune`");
+            found.unread.push(Unread { place: key, failure });
         }
     }
-    Ok(all)
+    if let Some(revision) = &args.since {
+        outcome.left_out = changed::leave_out(revision, &mut found.scenarios)?;
+    }
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for loaded in &found.scenarios {
+        *names.entry(&loaded.scenario.name).or_default() += 1;
+    }
+    let alone = found.scenarios.len() == 1 && found.unread.is_empty();
+    outcome.checked = found
+        .scenarios
+        .iter()
+        .map(|loaded| {
+            let unique = names.get(loaded.scenario.name.as_str()) == Some(&1);
+            let held = held_to(loaded, &lock, &places, unique, alone && !args.update);
+            check(loaded, &lock, held)
+        })
+        .collect();
+    outcome.unread = found.unread;
+    if args.update {
+        update(args, &outcome.checked, &gone)?;
+    }
+    Ok(())
+}
+
+/// The entry that a scenario is held to.
+struct Held<'a> {
+    entry: &'a Entry,
+    /// The entry's key, where it is the scenario's name from a lock of version 1.
+    by_name: Option<String>,
+    /// The entry's key, where it is another scenario's.
+    against: Option<String>,
+}
+
+/// Finds the entry: by place; by name, as version 1 kept it; or the only one there is.
+fn held_to<'a>(
+    loaded: &Loaded,
+    lock: &'a Lock,
+    places: &Places,
+    unique: bool,
+    alone: bool,
+) -> Option<Held<'a>> {
+    let engine = loaded.scenario.engine().to_string();
+    if let Some(entry) = lock.entry(&loaded.key, &engine) {
+        return Some(Held { entry, by_name: None, against: None });
+    }
+    let name = &loaded.scenario.name;
+    if lock.is_by_name()
+        && unique
+        && places.find(name) == Place::Unknown
+        && let Some(entry) = lock.entry(name, &engine)
+    {
+        return Some(Held { entry, by_name: Some(name.clone()), against: None });
+    }
+    // One scenario against a lock of one: a copy under another name is held to it.
+    let (key, entry) = lock.only_entry(&engine).filter(|_| alone)?;
+    Some(Held { entry, by_name: None, against: Some(key.to_owned()) })
 }
 
 /// Plans one scenario and holds it to its entry.
-fn check(scenario: &Scenario, lock: &Lock, scenarios: usize) -> Checked {
+fn check(loaded: &Loaded, lock: &Lock, held: Option<Held<'_>>) -> Checked {
+    let scenario = &loaded.scenario;
     let version = scenario.engine();
-    let engine = version.to_string();
     let rules = version.rules();
     let plan = planner::plan(&scenario.model, &scenario.settings, &rules);
-    let entry = Entry::of(plan.as_ref());
-    let mut against = None;
-    let locked = lock.entry(&scenario.name, &engine).or_else(|| {
-        // One scenario against a lock of one: a copy under another name is held to it.
-        let (name, entry) = lock.only_entry(&engine).filter(|_| scenarios == 1)?;
-        against = Some(name.to_owned());
-        Some(entry)
-    });
+    let entry = Entry::of(plan.as_ref()).made_of(&scenario.model, &scenario.settings);
+    let locked = held.as_ref().map(|held| held.entry);
     let moved = locked.map(|locked| locked.moved(&entry)).unwrap_or_default();
     let status = match (locked, moved.first().map(|moved| moved.verdict)) {
         (None, _) => Status::New,
@@ -173,35 +235,47 @@ fn check(scenario: &Scenario, lock: &Lock, scenarios: usize) -> Checked {
         (Some(_), Some(Verdict::Changed)) => Status::Changed,
         (Some(_), Some(Verdict::Better)) => Status::Better,
     };
-    let broken = lock.policy(&scenario.name).broken(&entry, scenario.model.len());
-    let worth_a_reason = !matches!(status, Status::Equal | Status::Better) || !broken.is_empty();
-    let cause = if worth_a_reason {
-        let explanation = explain(&scenario.model, &scenario.settings, &rules);
-        cause_line(&scenario.model, &explanation)
-    } else {
-        None
+    let broken = lock.policy(&loaded.key, &scenario.name).broken(&entry, scenario.model.len());
+    let causes = match status {
+        Status::Equal if broken.is_empty() => Vec::new(),
+        Status::Better if broken.is_empty() => cause::declared_otherwise(scenario, locked, &rules),
+        _ => cause::of(scenario, locked, &rules),
     };
-    let finding = Finding { status, moved, broken, cause, against };
-    Checked { scenario: scenario.name.clone(), engine, entry, finding }
+    // The lock may say less of an equal plan than it could.
+    let stale =
+        locked.is_some_and(|locked| locked.settings != entry.settings || locked.layers != entry.layers);
+    let (by_name, against) = held.map_or((None, None), |held| (held.by_name, held.against));
+    let finding = Finding { status, moved, broken, causes, against, by_name, stale };
+    Checked {
+        scenario: scenario.name.clone(),
+        key: loaded.key.clone(),
+        engine: version.to_string(),
+        entry,
+        finding,
+    }
 }
 
 fn update(args: &Args, checked: &[Checked], gone: &[(String, String)]) -> Result<(), Failure> {
-    let write = |status: Status| match status {
+    let writes = |finding: &Finding| match finding.status {
         Status::New | Status::Better => true,
         Status::Worse | Status::Changed => args.accept_worse,
-        Status::Equal => false,
+        Status::Equal => finding.stale,
     };
-    let any = !gone.is_empty() || checked.iter().any(|checked| write(checked.finding.status));
+    let any = !gone.is_empty()
+        || checked.iter().any(|checked| writes(&checked.finding) || checked.finding.by_name.is_some());
     if !any {
         return Ok(());
     }
     Lock::update(&args.baseline, |lock| {
-        for (name, _) in gone {
-            lock.remove(name);
+        for (key, _) in gone {
+            lock.remove(key);
         }
-        for Checked { scenario, engine, entry, finding } in checked {
-            if write(finding.status) {
-                lock.set(scenario, engine, entry);
+        for Checked { key, engine, entry, finding, .. } in checked {
+            if let Some(name) = &finding.by_name {
+                lock.rename(name, key);
+            }
+            if writes(finding) {
+                lock.set(key, engine, entry);
             }
         }
     })

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use planner::explain::{Numbers, Step, steps};
+use planner::explain::{Numbers, Responsible, Step, responsible, steps};
 use planner::{EngineVersion, GroupingError, Plan};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lock::Entry;
+use crate::lock::{Entry, Metric, Moved};
 use crate::render::plan_text::{count, kind_words};
 use crate::render::table::{Side, Table};
 use crate::render::words::{arrow, arrow_concurrency, wrap};
@@ -102,8 +103,8 @@ impl Planned {
 }
 
 /// A JSON report of two plans.
-#[derive(Serialize)]
-struct DiffReport {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DiffReport {
     schema: &'static str,
     a: String,
     b: String,
@@ -114,7 +115,7 @@ struct DiffReport {
     layers_moved: Vec<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MovedJson {
     key: &'static str,
     a: String,
@@ -122,7 +123,7 @@ struct MovedJson {
     verdict: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct GroupsJson {
     kind: String,
     layers: u64,
@@ -144,15 +145,7 @@ fn two(args: &Args, b: &str, terminal: &mut Terminal<'_>) -> Result<Exit, Ended>
             a: a.label(),
             b: b.label(),
             equal: moved.is_empty(),
-            moved: moved
-                .iter()
-                .map(|moved| MovedJson {
-                    key: moved.metric.name(),
-                    a: moved.locked.clone(),
-                    b: moved.now.clone(),
-                    verdict: moved.verdict.word(),
-                })
-                .collect(),
+            moved: moved.iter().map(moved_json).collect(),
             groups: kinds
                 .iter()
                 .map(|key| GroupsJson {
@@ -202,8 +195,8 @@ fn two(args: &Args, b: &str, terminal: &mut Terminal<'_>) -> Result<Exit, Ended>
         for moved in &moved {
             table.row(vec![
                 moved.metric.name().to_owned(),
-                cut(&moved.locked),
-                cut(&moved.now),
+                cut(&moved.shown().0),
+                cut(&moved.shown().1),
                 moved.verdict.word().to_owned(),
             ]);
         }
@@ -273,43 +266,67 @@ fn versions(range: &str) -> Result<Vec<EngineVersion>, Failure> {
     Ok(EngineVersion::all().filter(|version| (from..=to).contains(version)).collect())
 }
 
-#[derive(Serialize)]
-struct WalkReport {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct WalkReport {
     schema: &'static str,
     scenario: String,
     equal: bool,
     versions: Vec<WalkJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WalkJson {
     version: String,
     groups: Option<u64>,
     padding_layers: Option<u64>,
     num_blocks: Option<u64>,
     max_concurrency: Option<f64>,
+    /// Whether anything that the plan says is not as in the version before.
     changed: bool,
+    /// What, if so: `a` in the version before, `b` in this one.
+    moved: Vec<MovedJson>,
+    /// Declared fields that this version is the first to know.
     new_fields: Vec<&'static str>,
+    /// The rules of this version without which nothing would have moved.
     rules: Vec<&'static str>,
+}
+
+/// What a version changed, and by which of its fields and rules.
+struct Walked {
+    step: Step,
+    moved: Vec<Moved>,
+    by: Responsible,
+}
+
+fn moved_json(moved: &Moved) -> MovedJson {
+    MovedJson {
+        key: moved.metric.name(),
+        a: moved.locked.clone(),
+        b: moved.now.clone(),
+        verdict: moved.verdict.word(),
+    }
 }
 
 fn over_versions(args: &Args, range: &str, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let versions = versions(range)?;
     let scenario = one(&args.changes, &args.a)?;
-    let mut walked = steps(&scenario.model, &scenario.settings, versions.iter().copied());
+    let Scenario { model, settings, .. } = &scenario;
     // The whole plan counts, not the groups alone.
-    let entries: Vec<Entry> = versions
-        .iter()
-        .map(|version| {
-            Entry::of(planner::plan(&scenario.model, &scenario.settings, &version.rules()).as_ref())
-        })
-        .collect();
-    let mut groups_changed = Vec::new();
-    for (i, step) in walked.iter_mut().enumerate() {
-        groups_changed.push(step.changed);
-        step.changed = i > 0 && !entries[i - 1].moved(&entries[i]).is_empty();
+    let mut walked: Vec<Walked> = Vec::new();
+    let mut last: Option<Entry> = None;
+    for mut step in steps(model, settings, versions.iter().copied()) {
+        let entry = Entry::of(planner::plan(model, settings, &step.version.rules()).as_ref());
+        let moved = last.as_ref().map(|last| last.moved(&entry)).unwrap_or_default();
+        step.changed = !moved.is_empty();
+        let by = if step.changed {
+            responsible(model, settings, &step, |other| !entry.moved(&Entry::of(other)).is_empty())
+        } else {
+            Responsible::default()
+        };
+        walked.push(Walked { step, moved, by });
+        last = Some(entry);
     }
-    let equal = walked.iter().all(|step| !step.changed);
+    let equal = walked.iter().all(|walked| !walked.step.changed);
     if args.json {
         let report = WalkReport {
             schema: "k3plan.diff-engines/1",
@@ -331,8 +348,8 @@ fn over_versions(args: &Args, range: &str, terminal: &mut Terminal<'_>) -> Resul
         ("concurrency", Side::Left),
         ("", Side::Left),
     ]);
-    for (i, step) in walked.iter().enumerate() {
-        let before = i.checked_sub(1).and_then(|i| walked[i].numbers).or(step.numbers);
+    for (i, Walked { step, .. }) in walked.iter().enumerate() {
+        let before = i.checked_sub(1).and_then(|i| walked[i].step.numbers).or(step.numbers);
         let get = |pick: fn(&Numbers) -> Option<u64>| {
             arrow(before.as_ref().and_then(pick), step.numbers.as_ref().and_then(pick))
         };
@@ -350,13 +367,9 @@ fn over_versions(args: &Args, range: &str, terminal: &mut Terminal<'_>) -> Resul
         ]);
     }
     table.write(2, terminal)?;
-    for (i, step) in walked.iter().enumerate() {
-        if !step.changed {
-            continue;
-        }
-        let what = if groups_changed[i] { "the groups changed" } else { "the pool changed" };
+    for walked in walked.iter().filter(|walked| walked.step.changed) {
         writeln!(terminal.out)?;
-        let text = format!("vLLM {}: {what}. {}", step.version, because(step));
+        let text = format!("vLLM {}: {} {}", walked.step.version, what_moved(&walked.moved), because(walked));
         writeln!(terminal.out, "{}", wrap(text.trim_end(), 2))?;
     }
     if equal {
@@ -365,21 +378,51 @@ fn over_versions(args: &Args, range: &str, terminal: &mut Terminal<'_>) -> Resul
     Ok(if equal { Exit::Fine } else { Exit::CheckSaysNo })
 }
 
-/// What this version brought that the plan may follow from.
-fn because(step: &Step) -> String {
+/// "the groups changed.", or which of the other numbers moved.
+fn what_moved(moved: &[Moved]) -> String {
+    if moved.iter().any(|moved| moved.metric == Metric::Groups) {
+        return "the groups changed.".to_owned();
+    }
+    let texts: Vec<String> = moved
+        .iter()
+        .map(|moved| match moved.metric {
+            Metric::Fingerprint => {
+                "which layers share a group changed, or a group's class, block size, page or blocks a request"
+                    .to_owned()
+            }
+            metric => {
+                let (before, after) = moved.shown();
+                format!("{} {before} -> {after}", metric.name())
+            }
+        })
+        .collect();
+    format!("{}.", texts.join(", "))
+}
+
+/// What this version brought that made the difference.
+fn because(Walked { step, by, .. }: &Walked) -> String {
     let mut text = String::new();
-    if !step.new_fields.is_empty() {
-        let fields: Vec<String> = step.new_fields.iter().map(|field| format!("`{field}`")).collect();
+    if !by.fields.is_empty() {
+        let fields: Vec<String> = by.fields.iter().map(|field| format!("`{field}`")).collect();
         text.push_str(&format!("It is the first to know {}, which layers declare. ", fields.join(", ")));
     }
-    let rules: Vec<&str> = step.rule_changes().map(|change| change.what).collect();
+    let rules: Vec<&str> = by.rules.iter().map(|change| change.what).collect();
     if !rules.is_empty() {
-        text.push_str(&format!("Its rules: {}", rules.join(" ")));
+        text.push_str(&format!(
+            "By its {}: {}",
+            if rules.len() == 1 { "rule" } else { "rules" },
+            rules.join(" ")
+        ));
+    }
+    if text.is_empty() {
+        // Only together do they make the difference.
+        let all: Vec<&str> = step.rule_changes().map(|change| change.what).collect();
+        text = format!("By several of its rules together: {}", all.join(" "));
     }
     text
 }
 
-fn walk_json(step: &Step) -> WalkJson {
+fn walk_json(Walked { step, moved, by }: &Walked) -> WalkJson {
     WalkJson {
         version: step.version.to_string(),
         groups: step.numbers.map(|numbers| numbers.groups),
@@ -387,7 +430,8 @@ fn walk_json(step: &Step) -> WalkJson {
         num_blocks: step.numbers.and_then(|numbers| numbers.num_blocks),
         max_concurrency: step.numbers.and_then(|numbers| numbers.max_concurrency),
         changed: step.changed,
+        moved: moved.iter().map(moved_json).collect(),
         new_fields: step.new_fields.iter().map(|field| field.name()).collect(),
-        rules: step.rule_changes().map(|change| change.what).collect(),
+        rules: by.rules.iter().map(|change| change.what).collect(),
     }
 }

@@ -2,11 +2,13 @@
 
 mod drawing;
 mod json;
+mod other_rules;
 mod step_cost;
 
 use std::path::PathBuf;
 
-use planner::explain::explain;
+pub(crate) use json::ExplainReport;
+use planner::explain::{Outcome, explain};
 use step_cost::StepCost;
 
 use crate::cli::Ended;
@@ -18,6 +20,8 @@ use crate::scenario::ScenarioArgs;
 use crate::terminal::Terminal;
 
 /// Say why the groups are as they are, what to change, and what that gives
+///
+/// Exit code 1 if vLLM would refuse to start, as `k3plan plan` says it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -66,15 +70,22 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let to_stdout =
         drawings.iter().any(|(path, _)| path.as_ref().is_some_and(|path| path.as_os_str() == "-"));
     let mut reports = Vec::new();
+    let mut refused = false;
     for (i, scenario) in scenarios.iter().enumerate() {
         let rules = scenario.engine().rules();
         let explanation = explain(&scenario.model, &scenario.settings, &rules);
+        refused |= match &explanation.outcome {
+            Outcome::Planned(plan) => matches!(plan.pool, Some(Err(_))),
+            Outcome::Refused(_) => true,
+        };
+        let fewer = other_rules::fewer_groups(scenario, &rules, &explanation);
         let explained = Explained {
             name: &scenario.name,
             model: &scenario.model,
             settings: &scenario.settings,
             rules: &rules,
             explanation: &explanation,
+            fewer: &fewer,
         };
         for (path, kind) in &drawings {
             let Some(path) = path else { continue };
@@ -105,9 +116,9 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         }
     }
     if args.json {
-        let report = json::ExplainReport { schema: "k3plan.explain/1", explanations: reports };
+        let report = ExplainReport { schema: "k3plan.explain/1", explanations: reports };
         serde_json::to_writer_pretty(&mut *terminal.out, &report).map_err(std::io::Error::from)?;
         writeln!(terminal.out)?;
     }
-    Ok(Exit::Fine)
+    Ok(if refused { Exit::CheckSaysNo } else { Exit::Fine })
 }

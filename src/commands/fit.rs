@@ -4,6 +4,7 @@ mod bar;
 mod json;
 mod weights;
 
+pub(crate) use json::Report;
 use planner::error::CapacityError;
 use planner::fit::{self, Budget, Fit, FitError};
 use planner::{EngineSettings, Model, Rules};
@@ -22,7 +23,7 @@ use crate::terminal::{Style, Terminal};
 
 /// What fits: the longest context, the most sequences, and where the memory goes
 ///
-/// Exit code 1 if not one request of the scenario's length fits.
+/// Exit code 1 if not one request of the scenario's length fits, or vLLM refuses the layers.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The model: a scenario file, a recorded case or a shipped name, as `k3plan plan` takes it.
@@ -152,8 +153,10 @@ pub(crate) fn report(
 fn refused(fitted: &Fitted<'_>, error: &FitError) -> Failure {
     let failure = Failure::new(format!("failed to fit `{}`", fitted.name)).caused_by(error);
     match error {
-        FitError::Grouping(_) => failure.hint("`k3plan explain` says what would make it plannable"),
-        FitError::Capacity(_) => failure.hint("`k3plan plan` shows the groups and what vLLM refuses"),
+        FitError::Grouping(_) => failure.hint("`k3plan explain` says what would make it plannable").by_vllm(),
+        FitError::Capacity(_) => {
+            failure.hint("`k3plan plan` shows the groups and what vLLM refuses").by_vllm()
+        }
         FitError::NoCache => failure,
     }
 }

@@ -3,7 +3,7 @@
 use schemars::{Schema, schema_for};
 
 use crate::cli::Ended;
-use crate::commands::{bench_device, devices};
+use crate::commands::{bench_device, check, devices, diff, explain, fit};
 use crate::exit::Exit;
 use crate::render::json::PlanReport;
 use crate::terminal::Terminal;
@@ -11,7 +11,7 @@ use crate::terminal::Terminal;
 /// Print the JSON Schema of what a subcommand prints with `--json`
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The subcommand: `plan`, `devices`, or `bench-device`.
+    /// The subcommand; `diff-engines` is `diff --engines`.
     #[arg(value_enum, default_value_t = Of::Plan, value_name = "SUBCOMMAND")]
     of: Of,
 }
@@ -23,6 +23,16 @@ enum Of {
     Plan,
     /// `k3plan devices`.
     Devices,
+    /// `k3plan explain`.
+    Explain,
+    /// `k3plan diff A B`.
+    Diff,
+    /// `k3plan diff A --engines`.
+    DiffEngines,
+    /// `k3plan check`.
+    Check,
+    /// `k3plan fit`.
+    Fit,
     /// `k3plan bench device`.
     BenchDevice,
 }
@@ -32,6 +42,11 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let schema: Schema = match args.of {
         Of::Plan => schema_for!(PlanReport),
         Of::Devices => schema_for!(devices::Report),
+        Of::Explain => schema_for!(explain::ExplainReport),
+        Of::Diff => schema_for!(diff::DiffReport),
+        Of::DiffEngines => schema_for!(diff::WalkReport),
+        Of::Fit => schema_for!(fit::Report),
+        Of::Check => schema_for!(check::Report<'_>),
         Of::BenchDevice => schema_for!(bench_device::Report),
     };
     serde_json::to_writer_pretty(&mut *terminal.out, &schema).map_err(std::io::Error::from)?;

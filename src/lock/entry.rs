@@ -1,8 +1,10 @@
 //! One plan in the lock, and how another compares with it.
 
 use planner::explain::Numbers;
-use planner::{GroupSpec, GroupingError, Plan};
+use planner::{EngineSettings, GroupSpec, GroupingError, Model, Plan};
 use serde::{Deserialize, Serialize};
+
+use super::declared;
 
 /// What a plan came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,12 @@ pub(crate) struct Entry {
     pub(crate) error: Option<String>,
     /// Stands for everything else of the plan: which layers, kinds, block and page sizes.
     pub(crate) fingerprint: String,
+    /// The engine's settings, as `flag=value` with spaces between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) settings: Option<String>,
+    /// What the layers declare: one line a distinct spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) layers: Option<Vec<String>>,
 }
 
 /// A number of an entry.
@@ -106,6 +114,27 @@ pub(crate) struct Moved {
     pub(crate) verdict: Verdict,
 }
 
+impl Moved {
+    /// Both values for people: two decimals, or as many as tell them apart.
+    pub(crate) fn shown(&self) -> (String, String) {
+        if let (Ok(locked), Ok(now)) = (self.locked.parse::<f64>(), self.now.parse::<f64>())
+            && self.metric == Metric::MaxConcurrency
+        {
+            for decimals in 2..8 {
+                let (a, b) = (format!("{locked:.decimals$}"), format!("{now:.decimals$}"));
+                if a != b {
+                    return (a, b);
+                }
+            }
+        } else if self.metric == Metric::MaxConcurrency {
+            let short =
+                |text: &str| text.parse::<f64>().map_or_else(|_| text.to_owned(), |n| format!("{n:.2}"));
+            return (short(&self.locked), short(&self.now));
+        }
+        (self.locked.clone(), self.now.clone())
+    }
+}
+
 impl Entry {
     /// The entry of a plan, or of its refusal.
     pub(crate) fn of(plan: Result<&Plan, &GroupingError>) -> Self {
@@ -133,7 +162,16 @@ impl Entry {
                 _ => None,
             },
             fingerprint: fingerprint(&shape(plan)),
+            settings: None,
+            layers: None,
         }
+    }
+
+    /// The same, with what it was made of.
+    pub(crate) fn made_of(mut self, model: &Model, settings: &EngineSettings) -> Self {
+        self.settings = Some(declared::settings_text(settings));
+        self.layers = Some(declared::layers_text(model));
+        self
     }
 
     /// Every number in which `now` differs, the worst first.
@@ -163,7 +201,12 @@ impl Entry {
             (Metric::PaddingLayers, self.padding_layers, now.padding_layers),
             (Metric::BytesPerBlock, self.bytes_per_block, now.bytes_per_block),
             (Metric::NumBlocks, self.num_blocks, now.num_blocks),
-            (Metric::KvTpReplicas, self.kv_tp_replicas, now.kv_tp_replicas),
+            // A version that does not count replicas promises nothing of them, as one does that counts one.
+            (
+                Metric::KvTpReplicas,
+                Some(self.kv_tp_replicas.unwrap_or(1)),
+                Some(now.kv_tp_replicas.unwrap_or(1)),
+            ),
         ] {
             note(metric, float(locked), float(value), both(locked, value));
         }

@@ -6,13 +6,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use toml_edit::{DocumentMut, Item, Table, value};
+use toml_edit::{Array, DocumentMut, Item, Table, value};
 
+use super::place::{Place, Places};
 use super::{Entry, Policy};
 use crate::failure::Failure;
 
-/// The version of the format that is read and written.
-const VERSION: i64 = 1;
+/// The version of the format that is written; those from [`OLDEST`] on are read.
+const VERSION: i64 = 2;
+
+/// The oldest version that is read. Its entries have the scenario's name for a key, and not its place.
+const OLDEST: i64 = 1;
 
 const HEAD: &str = "\
 # What each scenario's KV cache groups come to, by vLLM version.
@@ -66,12 +70,14 @@ impl Lock {
         let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| broken(&error))?;
         if existed {
             let version = document.get("version").and_then(Item::as_integer);
-            if version != Some(VERSION) {
+            if version.is_none_or(|version| !(OLDEST..=VERSION).contains(&version)) {
                 let found =
                     version.map_or_else(|| "no version".to_owned(), |version| format!("version {version}"));
-                let older = version.is_none_or(|version| version < VERSION);
+                let older = version.is_none_or(|version| version < OLDEST);
                 return Err(failed()
-                    .caused_by(format!("it has {found}, and this k3plan reads version {VERSION}"))
+                    .caused_by(format!(
+                        "it has {found}, and this k3plan reads versions {OLDEST} and {VERSION}"
+                    ))
                     .hint(if older {
                         "remove it and make a new one with `k3plan check --update`"
                     } else {
@@ -81,7 +87,7 @@ impl Lock {
         }
         let content: Content =
             toml_edit::de::from_document(document.clone()).map_err(|error| broken(&error))?;
-        debug_assert!(content.version.is_none_or(|version| version == VERSION));
+        debug_assert!(content.version.is_none_or(|version| version <= VERSION));
         let PolicyTable { max_groups, max_padding_percent, min_concurrency, scenarios } = content.policy;
         Ok(Self {
             path: path.to_owned(),
@@ -115,9 +121,41 @@ impl Lock {
             .map(|(scenario, entries)| (scenario.as_str(), entries.keys().map(String::as_str).collect()))
     }
 
-    /// The limits of a scenario.
-    pub(crate) fn policy(&self, scenario: &str) -> Policy {
-        self.policy.overlaid(self.special.get(scenario))
+    /// The limits of a scenario, by its key or its name.
+    pub(crate) fn policy(&self, key: &str, name: &str) -> Policy {
+        self.policy.overlaid(self.special.get(key).or_else(|| self.special.get(name)))
+    }
+
+    /// Whether its entries may have a name for a key and no place.
+    pub(crate) fn is_by_name(&self) -> bool {
+        self.document.get("version").and_then(Item::as_integer).is_some_and(|version| version < VERSION)
+    }
+
+    /// Gives the entries of `old` the key `new`.
+    pub(crate) fn rename(&mut self, old: &str, new: &str) {
+        if let Some(plans) = self.document.get_mut("plans").and_then(Item::as_table_mut)
+            && !plans.contains_key(new)
+            && let Some(item) = plans.remove(old)
+        {
+            plans.insert(new, item);
+        }
+        if let Some(entries) = self.plans.remove(old) {
+            self.plans.entry(new.to_owned()).or_insert(entries);
+        }
+    }
+
+    /// Says that each key is a place, where that is so.
+    fn raise_version(&mut self) {
+        let places = Places::of(&self.path);
+        let placed = self.plans.keys().all(|key| places.find(key) != Place::Unknown);
+        if self.is_by_name()
+            && placed
+            && let Some(version) = self.document.get_mut("version").and_then(Item::as_value_mut)
+        {
+            let decor = version.decor().clone();
+            *version = VERSION.into();
+            *version.decor_mut() = decor;
+        }
     }
 
     /// Puts an entry in the place of an old one, or adds it.
@@ -151,6 +189,8 @@ impl Lock {
             kv_tp_replicas,
             error,
             fingerprint,
+            settings,
+            layers,
         } = entry;
         for (key, new) in [
             ("groups", Some(value(integer(*groups)))),
@@ -162,6 +202,8 @@ impl Lock {
             ("kv_tp_replicas", kv_tp_replicas.map(|n| value(integer(n)))),
             ("error", error.as_deref().map(value)),
             ("fingerprint", Some(value(fingerprint.as_str()))),
+            ("settings", settings.as_deref().map(value)),
+            ("layers", layers.as_deref().map(|lines| value(one_a_line(lines)))),
         ] {
             match new {
                 Some(new) => {
@@ -225,6 +267,7 @@ impl Lock {
         }
         let result = Self::read(path).and_then(|mut lock| {
             change(&mut lock);
+            lock.raise_version();
             let text = lock.text();
             write_and_rename(&file, &beside, path, text.as_bytes())
                 .map_err(|error| failed().caused_by(error).hint("the old lock is as it was"))
@@ -235,11 +278,17 @@ impl Lock {
         }
         result
     }
+}
 
-    /// Where the lock is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+/// An array with each text on a line of its own.
+fn one_a_line(lines: &[String]) -> Array {
+    let mut array: Array = lines.iter().map(String::as_str).collect();
+    for line in array.iter_mut() {
+        line.decor_mut().set_prefix("\n  ");
     }
+    array.set_trailing_comma(true);
+    array.set_trailing("\n");
+    array
 }
 
 fn beside(path: &Path) -> PathBuf {

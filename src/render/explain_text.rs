@@ -2,7 +2,7 @@
 
 use std::io;
 
-use planner::explain::{Edit, Explanation, Node, Outcome, Relation};
+use planner::explain::{Change, Edit, Explanation, Node, Numbers, Outcome, Relation};
 use planner::{Decision, EngineSettings, Model, Rules};
 
 use super::plan_text::{capacity_words, count, decision_words, rule_words};
@@ -24,6 +24,8 @@ pub(crate) struct Explained<'a> {
     pub(crate) rules: &'a Rules,
     /// The explanation.
     pub(crate) explanation: &'a Explanation,
+    /// Rules of the group size that give fewer groups, by their names for `--grouping`, the fewest first.
+    pub(crate) fewer: &'a [(&'static str, Numbers)],
 }
 
 /// Writes the whole explanation.
@@ -76,25 +78,32 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
             Outcome::Planned(plan) if plan.grouping.groups.len() <= 1 => {
                 "There is one group: fewer is not possible."
             }
+            Outcome::Planned(plan)
+                if explanation
+                    .sizes
+                    .iter()
+                    .any(|row| row.numbers.groups < plan.grouping.groups.len() as u64) =>
+            {
+                "The groups are as few as the rules allow for this group size: no change of declared fields merges \
+                 two buckets. A larger size gives fewer groups, at the cost in the table below."
+            }
             Outcome::Planned(_) => {
                 "The groups are as few as the rules allow: no change of declared fields merges two buckets."
             }
             Outcome::Refused(_) => "No change of a declared field makes these layers plannable.",
         };
-        writeln!(terminal.out, "{text}")?;
+        writeln!(terminal.out, "{}", wrap(text, 0))?;
         return writeln!(terminal.out);
     };
     let change = explanation.changes.iter().find(|change| change.edits.first() == Some(edit));
     let before = explanation.outcome.numbers();
-    let field = terminal.paint(Style::Bold, &format!("`{}`", edit.field));
-    let is = |side: Option<&planner::FieldValue>| match side {
-        Some(value) => format!("is {value}"),
-        None => "is unset".to_owned(),
-    };
-    let here = format!("{} in {}", is(edit.from.as_ref()), all_layers(model, &edit.layers));
-    let there = format!("and {} in {}", is(edit.to.as_ref()), all_layers(model, &edit.like));
-    writeln!(terminal.out, "{field} {}", wrap(&here, edit.field.name().len() + 3))?;
-    writeln!(terminal.out, "  {}", wrap(&there, 2))?;
+    // A change of several fields is said in full, so that its count and its fields agree.
+    let edits = change.map_or(std::slice::from_ref(edit), |change| change.edits.as_slice());
+    for edit in edits {
+        said(model, edit, terminal)?;
+    }
+    let deeds: Vec<String> = edits.iter().map(deed).collect();
+    let deeds = deeds.join(", ");
     let verdict = match (change, before) {
         (Some(change), Some(before)) if change.after.groups < before.groups => {
             let fields = if change.edits.len() == 1 {
@@ -102,23 +111,21 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
             } else {
                 format!("These {} fields turn", change.edits.len())
             };
-            let deeds: Vec<String> = change.edits.iter().map(deed).collect();
             format!(
-                "{fields} {} into {}: {} in {} and {} back.",
+                "{fields} {} into {}: {deeds} in {} and {} back{}.",
                 count(change.after.groups, "group"),
                 before.groups,
-                deeds.join(", "),
                 short_layers(model, &edit.layers),
                 if change.after.groups == 1 {
                     "1 comes".to_owned()
                 } else {
                     format!("{} come", change.after.groups)
-                }
+                },
+                caveat(change)
             )
         }
         (Some(change), None) => format!(
-            "With one value vLLM plans these layers: {} in {} and there {}.",
-            deed(edit),
+            "With one value vLLM plans these layers: {deeds} in {} and there {}.",
             short_layers(model, &edit.layers),
             if change.after.groups == 1 {
                 "is 1 group".to_owned()
@@ -127,10 +134,10 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
             }
         ),
         (Some(change), Some(before)) => format!(
-            "One value gives no fewer groups, but concurrency {}: {} in {}.",
+            "One value gives no fewer groups, but concurrency {}: {deeds} in {}{}.",
             arrow_concurrency(before.max_concurrency, change.after.max_concurrency),
-            deed(edit),
-            short_layers(model, &edit.layers)
+            short_layers(model, &edit.layers),
+            if change.is_of_own_shape() { ", which a trained model cannot" } else { "" }
         ),
         (None, _) => {
             "It costs no group: the layers share groups anyway, or stay apart for other reasons.".to_owned()
@@ -140,13 +147,55 @@ fn cause(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
     writeln!(terminal.out)
 }
 
-/// All changes that help, best first.
-fn changes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let Explained { model, explanation, .. } = explained;
-    if explanation.changes.is_empty() {
-        return Ok(());
+/// One field: both values, and the layers that declare each.
+fn said(model: &Model, edit: &Edit, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let field = terminal.paint(Style::Bold, &format!("`{}`", edit.field));
+    let is = |side: Option<&planner::FieldValue>| match side {
+        Some(value) => format!("is {value}"),
+        None => "is unset".to_owned(),
+    };
+    let here = format!("{} in {}", is(edit.from.as_ref()), all_layers(model, &edit.layers));
+    let there = format!("and {} in {}", is(edit.to.as_ref()), all_layers(model, &edit.like));
+    writeln!(terminal.out, "{field} {}", wrap(&here, edit.field.name().len() + 3))?;
+    writeln!(terminal.out, "  {}", wrap(&there, 2))
+}
+
+/// What speaks against a change: what it costs, and that it cannot be made.
+fn caveat(change: &Change) -> String {
+    let mut text = String::new();
+    if let Some((before, after)) = change.concurrency_lost() {
+        text.push_str(&format!(", at the cost of concurrency: {before:.2} -> {after:.2}"));
     }
-    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, "Changes that help, and what each gives"))?;
+    if change.is_of_own_shape() {
+        text.push_str("; but that is the model's own shape, fixed once trained");
+    }
+    text
+}
+
+/// All changes that give something, best first: those that can be made, then those of the model's own shape. Both keep
+/// their numbers in the whole list.
+fn changes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let numbered = || (1..).zip(&explained.explanation.changes);
+    for (title, own_shape) in [
+        ("Changes that help, and what each gives", false),
+        ("What also stands apart, but is the model's own shape, fixed once trained", true),
+    ] {
+        let some: Vec<(usize, &Change)> =
+            numbered().filter(|(_, change)| change.is_of_own_shape() == own_shape).collect();
+        if !some.is_empty() {
+            list(explained.model, title, &some, terminal)?;
+        }
+    }
+    by_other_rules(explained, terminal)
+}
+
+fn list(
+    model: &Model,
+    title: &str,
+    changes: &[(usize, &Change)],
+    terminal: &mut Terminal<'_>,
+) -> io::Result<()> {
+    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, title))?;
     let mut table = Table::new(vec![
         ("", Side::Right),
         ("groups", Side::Left),
@@ -155,14 +204,40 @@ fn changes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result
         ("blocks/request", Side::Left),
         ("concurrency", Side::Left),
     ]);
-    for (i, change) in explanation.changes.iter().enumerate() {
-        let mut row = vec![(i + 1).to_string()];
+    for (number, change) in changes {
+        let mut row = vec![number.to_string()];
         row.extend(change_row(change.before, &change.after));
         table.row(row);
-    }
-    for (i, change) in explanation.changes.iter().enumerate() {
-        let words = format!("{}. {}", i + 1, change_words(model, change));
+        let cost = match change.concurrency_lost() {
+            Some((before, after)) => format!(" (costs concurrency: {before:.2} -> {after:.2})"),
+            None => String::new(),
+        };
+        let words = format!("{number}. {}{cost}", change_words(model, change));
         writeln!(terminal.out, "  {}", wrap(&words, 5))?;
+    }
+    table.write(2, terminal)?;
+    writeln!(terminal.out)
+}
+
+/// Rules of the group size that give fewer groups.
+fn by_other_rules(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    if explained.fewer.is_empty() {
+        return Ok(());
+    }
+    let before = explained.explanation.outcome.numbers();
+    writeln!(terminal.out, "{}", terminal.paint(Style::Bold, "Grouping rules that give fewer groups"))?;
+    let mut table = Table::new(vec![
+        ("", Side::Left),
+        ("groups", Side::Left),
+        ("padding", Side::Left),
+        ("blocks", Side::Left),
+        ("blocks/request", Side::Left),
+        ("concurrency", Side::Left),
+    ]);
+    for (name, numbers) in explained.fewer {
+        let mut row = vec![format!("--grouping {name}")];
+        row.extend(change_row(before, numbers));
+        table.row(row);
     }
     table.write(2, terminal)?;
     writeln!(terminal.out)
@@ -227,6 +302,13 @@ fn apart(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
         ]);
     }
     table.write(2, terminal)?;
+    if graph.node_weights().take(shown).any(|node| node.bucket.is_none()) {
+        let why = match &explanation.outcome {
+            Outcome::Planned(_) => "no bucket, since these groups are not made of buckets of equal specs",
+            Outcome::Refused(_) => "no bucket, since vLLM refuses to group these layers",
+        };
+        writeln!(terminal.out, "  -: {why}")?;
+    }
     if graph.node_count() > shown {
         writeln!(terminal.out, "  and {} more (see --json)", graph.node_count() - shown)?;
     }
@@ -282,7 +364,18 @@ fn sizes(explained: &Explained<'_>, terminal: &mut Terminal<'_>) -> io::Result<(
             if row.chosen { "chosen".to_owned() } else { String::new() },
         ]);
     }
-    table.write(2, terminal)
+    table.write(2, terminal)?;
+    if explanation.sizes.iter().any(|row| row.numbers.max_concurrency.is_none()) {
+        let memory =
+            !settings.available_memory_bytes.is_empty() || settings.num_gpu_blocks_override.is_some();
+        let why = if memory {
+            "vLLM would refuse to start: one request of the longest length does not fit the memory"
+        } else {
+            "not known, since the scenario gives no `kv-cache-memory`"
+        };
+        writeln!(terminal.out, "  -: {why}")?;
+    }
+    Ok(())
 }
 
 /// The layers of a node, for graph drawings.
@@ -296,7 +389,9 @@ pub(crate) fn cause_line(model: &Model, explanation: &Explanation) -> Option<Str
     let change = explanation.changes.iter().find(|change| change.edits.first() == Some(edit));
     let gain = match (change, explanation.outcome.numbers()) {
         (Some(change), Some(before)) if change.after.groups < before.groups => {
-            format!("; {} and {} groups become {}", deed(edit), before.groups, change.after.groups)
+            let deeds: Vec<String> = change.edits.iter().map(deed).collect();
+            let (deeds, after) = (deeds.join(", "), change.after.groups);
+            format!("; {deeds} and {} groups become {after}{}", before.groups, caveat(change))
         }
         _ => String::new(),
     };

@@ -10,6 +10,8 @@ pub(crate) enum Outcome {
     Noted(String),
     /// It does not: a line, and the details.
     Failed(String, String),
+    /// It could not be checked: a line, and the details.
+    Errored(String, String),
     /// It was left out, and why.
     Skipped(String),
 }
@@ -28,9 +30,10 @@ pub(crate) struct Case {
 pub(crate) fn suite(name: &str, cases: &[Case]) -> String {
     let failures = cases.iter().filter(|case| matches!(case.outcome, Outcome::Failed(..))).count();
     let skipped = cases.iter().filter(|case| matches!(case.outcome, Outcome::Skipped(_))).count();
+    let errors = cases.iter().filter(|case| matches!(case.outcome, Outcome::Errored(..))).count();
     let mut out = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"{}\" tests=\"{}\" \
-         failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\">\n",
+         failures=\"{failures}\" skipped=\"{skipped}\" errors=\"{errors}\">\n",
         escaped(name),
         cases.len()
     );
@@ -45,6 +48,12 @@ pub(crate) fn suite(name: &str, cases: &[Case]) -> String {
             Outcome::Failed(message, details) => writeln!(
                 out,
                 "{head}>\n      <failure message=\"{}\">{}</failure>\n    </testcase>",
+                escaped(message),
+                escaped(details)
+            ),
+            Outcome::Errored(message, details) => writeln!(
+                out,
+                "{head}>\n      <error message=\"{}\">{}</error>\n    </testcase>",
                 escaped(message),
                 escaped(details)
             ),

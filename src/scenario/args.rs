@@ -168,6 +168,14 @@ impl Changes {
         load::load(file, &overrides)
     }
 
+    /// The same, each with its place.
+    ///
+    /// # Errors
+    /// As [`ScenarioArgs::load`].
+    pub(crate) fn load_placed(&self, file: &str) -> Result<Vec<load::Placed>, Failure> {
+        load::load_placed(file, &self.overrides()?)
+    }
+
     /// What `--set`, `--engine` and `--grouping` change.
     ///
     /// # Errors

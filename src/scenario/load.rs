@@ -20,18 +20,36 @@ const DEPTH: usize = 8;
 /// # Errors
 /// If there is no such file or shipped scenario, or what it says is wrong.
 pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, Failure> {
+    Ok(load_placed(name, overrides)?.into_iter().map(|placed| placed.scenario).collect())
+}
+
+/// A scenario, and where it stands.
+pub(crate) struct Placed {
+    /// The scenario.
+    pub(crate) scenario: Scenario,
+    /// What takes it by `FILE#PART`: its arm, or its case's id.
+    pub(crate) part: Option<String>,
+    /// Whether it is a shipped one, in no file.
+    pub(crate) shipped: bool,
+}
+
+/// The same, each with its place.
+pub(super) fn load_placed(name: &str, overrides: &[Override]) -> Result<Vec<Placed>, Failure> {
     let found = find(name)?;
     let mut all = Vec::new();
     match found {
         Found::Tree(base) => {
+            let shipped = base.folder.is_none();
             for (arm_name, tree) in arms(&base)? {
                 let ranks = engine::stated_ranks(&tree);
+                let part = arm_name.strip_prefix(&base.name).and_then(|rest| rest.strip_prefix('-'));
+                let part = part.map(str::to_owned);
                 let tree = overrides.iter().try_fold(tree, |tree, over| over.onto_tree(tree))?;
                 let mut written = written::read(arm_name, tree)?;
                 for over in overrides {
                     over.onto_written(&mut written, false)?;
                 }
-                all.push(resolved(written, ranks, overrides)?);
+                all.push(Placed { scenario: resolved(written, ranks, overrides)?, part, shipped });
             }
         }
         Found::Recorded(cases) => {
@@ -40,7 +58,8 @@ pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, 
                 for over in overrides {
                     over.onto_written(&mut written, true)?;
                 }
-                all.push(resolved(written, ranks, overrides)?);
+                let part = Some(written.name.clone());
+                all.push(Placed { scenario: resolved(written, ranks, overrides)?, part, shipped: false });
             }
         }
     }
@@ -294,7 +313,7 @@ fn missing(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Every name of a shipped scenario: files, and files with an arm.
-fn shipped_names() -> Vec<String> {
+pub(crate) fn shipped_names() -> Vec<String> {
     let mut names = Vec::new();
     for file in zoo::names() {
         names.push(file.to_owned());

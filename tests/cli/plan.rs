@@ -46,3 +46,26 @@ fn json_is_as_the_schema_says() {
     assert_eq!(keys(&plan["pool"]), keys(&definitions["PoolJson"]["properties"]));
     assert_eq!(plan["groups"].as_array().unwrap().len(), 20);
 }
+
+/// What the commands print holds exactly the keys of their schemas.
+#[test]
+fn other_reports_are_as_their_schemas_say() {
+    let arms = ["kimi-k3-dspark-rocm-fixed", "kimi-k3-dspark-rocm-regressed"];
+    for (schema, arguments) in [
+        ("explain", vec!["explain", arms[1], "--json"]),
+        ("diff", vec!["diff", arms[0], arms[1], "--json"]),
+        ("diff-engines", vec!["diff", arms[1], "--engines", "0.29..0.32", "--json"]),
+        ("fit", vec!["fit", arms[1], "--kv-cache-memory", "40GiB", "--json"]),
+        ("check", vec!["check", "--baseline", "scenarios/groups.lock", "--json"]),
+    ] {
+        let (report, schema) = (crate::support::json(&arguments), crate::support::json(&["schema", schema]));
+        assert_eq!(crate::support::conforms(&report, &schema), Ok(()), "{arguments:?}");
+    }
+}
+
+/// A version that only counts what none had counted before changes nothing that a plan promises.
+#[test]
+fn a_version_that_promises_the_same_is_no_change() {
+    let run = k3plan(&["diff", "gpt-oss-120b", "--engines", "0.30..0.33"]);
+    assert_eq!(run.code, Some(0), "{}", run.whole());
+}

@@ -53,6 +53,17 @@ impl Change {
         self.edits.iter().map(|edit| edit.layers.len()).max().unwrap_or(0)
     }
 
+    /// Whether it changes the model's own shape, which is fixed once it is trained.
+    pub fn is_of_own_shape(&self) -> bool {
+        self.edits.iter().any(|edit| is_own_shape(edit.field))
+    }
+
+    /// The concurrency before and after, where the change lowers it.
+    pub fn concurrency_lost(&self) -> Option<(f64, f64)> {
+        let (before, after) = (self.before?.max_concurrency?, self.after.max_concurrency?);
+        (after < before).then_some((before, after))
+    }
+
     /// Groups less than before; 0 where there were none before.
     pub fn groups_saved(&self) -> u64 {
         self.before.map_or(0, |before| before.groups.saturating_sub(self.after.groups))
@@ -139,6 +150,27 @@ const fn surprise(field: Field) -> u8 {
         Field::DTypeField | Field::DTypes | Field::BlockSize | Field::HeadSizeV => 1,
         _ => 2,
     }
+}
+
+/// Whether a field is the model's own shape, in its weights once it is trained; any other follows from the layer's class in
+/// vLLM or from a flag.
+pub const fn is_own_shape(field: Field) -> bool {
+    matches!(
+        field,
+        Field::NumKvHeads
+            | Field::HeadSize
+            | Field::HeadSizeV
+            | Field::SlidingWindow
+            | Field::AttentionChunkSize
+            | Field::SinkLen
+            | Field::RswaWindow
+            | Field::TokensPerStateField
+            | Field::CompressRatio
+            | Field::CacheRole
+            | Field::IsIndexGroupLeader
+            | Field::Shapes
+            | Field::NumHeads
+    )
 }
 
 /// The changes that help, the likeliest cause first.

@@ -1,9 +1,10 @@
 //! What each engine version makes of one model, and where that changed.
 
-use super::Numbers;
-use crate::engine::{CHANGES, Change, EngineVersion};
+use super::{Edit, Numbers, apply};
+use crate::engine::{CHANGES, Change, EngineVersion, Rules};
+use crate::error::GroupingError;
 use crate::model::Model;
-use crate::plan::plan;
+use crate::plan::{Plan, plan};
 use crate::settings::EngineSettings;
 use crate::spec::{Field, field_span};
 
@@ -28,6 +29,64 @@ impl Step {
         let minor = self.version.minor();
         CHANGES.iter().filter(move |change| change.since == minor || change.until == minor.checked_sub(1))
     }
+}
+
+/// What a version brought without which its plan would be another one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Responsible {
+    /// Fields that it is the first to know.
+    pub fields: Vec<Field>,
+    /// Rules that it introduced or dropped.
+    pub rules: Vec<&'static Change>,
+}
+
+/// Takes back, one by one, what the version of `step` brought, and gives what makes a difference: `differs` is asked
+/// of each plan without one. Nothing, if no single field or rule does.
+pub fn responsible(
+    model: &Model,
+    settings: &EngineSettings,
+    step: &Step,
+    differs: impl Fn(Result<&Plan, &GroupingError>) -> bool,
+) -> Responsible {
+    let rules = step.version.rules();
+    let fields = step.new_fields.iter().copied().filter(|field| {
+        let edits: Vec<Edit> = (0..)
+            .zip(&model.layers)
+            .filter_map(|(layer, id)| {
+                let from = crate::spec::RawSpec::from(model.specs.get(id.index())?).get(*field)?;
+                Some(Edit {
+                    layers: vec![layer],
+                    field: *field,
+                    from: Some(from),
+                    to: None,
+                    like: Vec::new(),
+                })
+            })
+            .collect();
+        apply(model, &merged(edits)).is_some_and(|changed| differs(plan(&changed, settings, &rules).as_ref()))
+    });
+    Responsible {
+        fields: fields.collect(),
+        rules: step
+            .rule_changes()
+            .filter(|change| {
+                let rules = Rules::but(step.version, change.rule);
+                differs(plan(model, settings, &rules).as_ref())
+            })
+            .collect(),
+    }
+}
+
+/// One edit for all layers of one value.
+fn merged(edits: Vec<Edit>) -> Vec<Edit> {
+    let mut all: Vec<Edit> = Vec::new();
+    for edit in edits {
+        match all.iter_mut().find(|known| known.from == edit.from) {
+            Some(known) => known.layers.extend(edit.layers),
+            None => all.push(edit),
+        }
+    }
+    all
 }
 
 /// The answers of `versions`, in that order.

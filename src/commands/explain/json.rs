@@ -2,6 +2,7 @@
 
 use planner::explain::{Change, Edit, Numbers, Outcome, Relation};
 use planner::{FieldValue, RawSpec};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::step_cost::StepCost;
@@ -10,8 +11,8 @@ use crate::render::json::PlanJson;
 use planner::merge::FieldDifference;
 
 /// `k3plan explain --json`.
-#[derive(Debug, Serialize)]
-pub(super) struct ExplainReport {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ExplainReport {
     /// Always `k3plan.explain/1`.
     pub(super) schema: &'static str,
     /// One a scenario.
@@ -19,8 +20,8 @@ pub(super) struct ExplainReport {
 }
 
 /// One scenario's explanation.
-#[derive(Debug, Serialize)]
-pub(super) struct ExplainJson {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ExplainJson {
     scenario: String,
     engine: String,
     /// The cause in a line.
@@ -32,6 +33,8 @@ pub(super) struct ExplainJson {
     specs: Vec<NodeJson>,
     edges: Vec<EdgeJson>,
     group_sizes: Vec<SizeJson>,
+    /// Rules of the group size that give fewer groups, the fewest first.
+    fewer_groups_by: Vec<RuleJson>,
     versions: Vec<VersionJson>,
     plan: PlanJson,
     /// With `--hardware`.
@@ -39,25 +42,29 @@ pub(super) struct ExplainJson {
     step_cost: Option<StepCost>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct EditJson {
     field: &'static str,
+    #[schemars(with = "serde_json::Value")]
     from: Option<FieldValue>,
     layers: Vec<u32>,
     layer_names: Vec<String>,
+    #[schemars(with = "serde_json::Value")]
     to: Option<FieldValue>,
     /// Layers that declare `to` already.
     like_layers: Vec<u32>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ChangeJson {
     edits: Vec<EditJson>,
+    /// Whether a field of it is the model's own shape, fixed once it is trained.
+    own_shape: bool,
     before: Option<NumbersJson>,
     after: NumbersJson,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct NumbersJson {
     groups: u64,
     group_size: u64,
@@ -70,15 +77,16 @@ struct NumbersJson {
     kv_tp_replicas: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct NodeJson {
+    #[schemars(with = "serde_json::Value")]
     spec: RawSpec,
     layers: Vec<u32>,
     draft_layers: usize,
     bucket: Option<usize>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct EdgeJson {
     a: usize,
     b: usize,
@@ -87,21 +95,30 @@ struct EdgeJson {
     fields: Vec<DifferenceJson>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct DifferenceJson {
     field: &'static str,
+    #[schemars(with = "serde_json::Value")]
     a: Option<FieldValue>,
+    #[schemars(with = "serde_json::Value")]
     b: Option<FieldValue>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SizeJson {
     size: u64,
     chosen: bool,
     numbers: NumbersJson,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+struct RuleJson {
+    /// Its name for `--grouping`.
+    grouping: &'static str,
+    numbers: NumbersJson,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 struct VersionJson {
     version: String,
     groups: Option<u64>,
@@ -141,7 +158,7 @@ fn difference(difference: &FieldDifference) -> DifferenceJson {
 
 /// The explanation of one scenario.
 pub(super) fn report(explained: &Explained<'_>, step_cost: Option<StepCost>) -> ExplainJson {
-    let Explained { name, model, settings, rules, explanation } = explained;
+    let Explained { name, model, settings, rules, explanation, fewer } = explained;
     let edit = |edit: &Edit| EditJson {
         field: edit.field.name(),
         from: edit.from.clone(),
@@ -152,6 +169,7 @@ pub(super) fn report(explained: &Explained<'_>, step_cost: Option<StepCost>) -> 
     };
     let change = |change: &Change| ChangeJson {
         edits: change.edits.iter().map(edit).collect(),
+        own_shape: change.is_of_own_shape(),
         before: change.before.as_ref().map(numbers),
         after: numbers(&change.after),
     };
@@ -192,6 +210,10 @@ pub(super) fn report(explained: &Explained<'_>, step_cost: Option<StepCost>) -> 
             .sizes
             .iter()
             .map(|row| SizeJson { size: row.size, chosen: row.chosen, numbers: numbers(&row.numbers) })
+            .collect(),
+        fewer_groups_by: fewer
+            .iter()
+            .map(|(grouping, of)| RuleJson { grouping, numbers: numbers(of) })
             .collect(),
         versions: explanation
             .versions

@@ -15,8 +15,8 @@ use crate::scenario::Scenario;
 use crate::terminal::{Style, Terminal};
 
 /// One arm: as declared, or after a change.
-#[derive(Debug, Serialize)]
-pub(super) struct Arm {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct Arm {
     /// 0 as declared; else the change's place in the list, from 1.
     change: usize,
     groups: usize,
@@ -29,8 +29,8 @@ pub(super) struct Arm {
 }
 
 /// All arms of a scenario on a device.
-#[derive(Debug, Serialize)]
-pub(super) struct StepCost {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct StepCost {
     hardware: String,
     /// Draft tokens that each step verifies.
     drafts: u64,

@@ -4,13 +4,15 @@ use std::io;
 
 use planner::error::CapacityError;
 use planner::fit::{AtLength, Budget, Fit};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Fitted, bar};
 use crate::terminal::Terminal;
 
-#[derive(Serialize)]
-struct Report {
+/// `k3plan fit --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Report {
     schema: &'static str,
     scenario: String,
     engine: String,
@@ -29,11 +31,13 @@ struct Report {
     sequences: u64,
     chosen: Length,
     lengths: Vec<Length>,
+    /// Where the memory goes, bytes by the name of each part.
+    #[schemars(with = "serde_json::Value")]
     shares_bytes: serde_json::Map<String, serde_json::Value>,
     total_bytes: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Length {
     tokens: u64,
     blocks: u64,

@@ -122,7 +122,7 @@ pub(crate) fn setup(scenario: &Scenario, args: &EngineArgs) -> Result<Setup, Fai
         |cause: String| Failure::new(format!("failed to simulate `{}`", scenario.name)).caused_by(cause);
     let rules = scenario.engine().rules();
     let plan = planner::plan(&scenario.model, &scenario.settings, &rules).map_err(|error| {
-        fail(error.to_string()).hint("`k3plan explain` says what would make it plannable")
+        fail(error.to_string()).hint("`k3plan explain` says what would make it plannable").by_vllm()
     })?;
     let small = |what: &str, value: u64| {
         u32::try_from(value)
@@ -131,7 +131,7 @@ pub(crate) fn setup(scenario: &Scenario, args: &EngineArgs) -> Result<Setup, Fai
     let num_blocks = match (args.num_blocks, &plan.pool) {
         (Some(blocks), _) => blocks,
         (None, Some(Ok(pool))) => small("the number of blocks", pool.num_blocks)?,
-        (None, Some(Err(error))) => return Err(fail(error.to_string())),
+        (None, Some(Err(error))) => return Err(fail(error.to_string()).by_vllm()),
         (None, None) => {
             return Err(fail("the scenario does not say how much memory there is".to_owned()).hint(
                 "give the blocks with `--num-blocks`, or the memory with `--set kv-cache-memory='40 GiB'`",
