@@ -8,6 +8,7 @@ use super::ReadError;
 use super::fields::{add_requests, label, seed, time};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Measured, Run, Tool};
+use crate::compare::same::times;
 use crate::load::journal::{JournalError, Kept};
 
 pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
@@ -20,6 +21,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     })?;
     let mut run = Run::new(file, Tool::K3plan);
     let setting = |name: &str| kept.settings.get(name);
+    run.journal = true;
     run.seed = seed(setting("seed"));
     run.time = time(kept.parts.first().copied());
     for (name, key) in [
@@ -42,6 +44,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
             kept.records.len()
         ));
     }
+    run.requests = times(good.iter().filter_map(|record| record.ttft).map(|seconds| seconds * 1e3));
     let milliseconds = |seconds: f64| seconds * 1e3;
     add_requests(
         &mut run,

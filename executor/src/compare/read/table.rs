@@ -21,6 +21,10 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         return Err(unknown());
     }
     let summary = heading.iter().any(|name| name == "metric");
+    if !summary && !heading.iter().any(|name| column(name).is_some()) {
+        // A log is no table of runs because its lines have commas.
+        return Err(unknown());
+    }
     let mut runs = Vec::new();
     for (index, line) in rows {
         let line_number = index + 1;
