@@ -165,7 +165,11 @@ fn a_result_and_its_journal_are_one_run() {
     let (both, alone) = (run(&both.map(|name| name as &str)), run(&alone.map(|name| name as &str)));
     assert_eq!((both.code, &both.out), (Some(0), &alone.out), "{}", both.err);
     assert!(both.err.contains("a0.json.journal` (as `"), "{}", both.err);
-    assert!(alone.err.contains("b1-cut.json`: the run was interrupted: 2 of 2 requests finished"), "{}", alone.err);
+    assert!(
+        alone.err.contains("b1-cut.json`: the run was interrupted: 2 of 2 requests finished"),
+        "{}",
+        alone.err
+    );
 }
 
 #[test]

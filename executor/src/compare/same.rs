@@ -167,8 +167,12 @@ mod tests {
 
     #[test]
     fn a_file_and_its_copies_count_once() {
-        let (sources, notes) =
-            kept(vec![found("a", "1", 1.0), found("a", "1", 1.0), found("b", "1", 1.0), found("c", "2", 2.0)]);
+        let (sources, notes) = kept(vec![
+            found("a", "1", 1.0),
+            found("a", "1", 1.0),
+            found("b", "1", 1.0),
+            found("c", "2", 2.0),
+        ]);
         assert_eq!(sources, ["a", "c"]);
         assert_eq!(
             notes,

@@ -107,6 +107,9 @@ pub(super) struct LoadArgs {
     /// Percentiles to report.
     #[arg(long, value_delimiter = ',', default_value = "99")]
     pub(super) metric_percentiles: Vec<f64>,
+    /// Latencies to report.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ttft,tpot,itl,e2el")]
+    pub(super) percentile_metrics: Vec<Latency>,
     /// Seconds after which the run ends, whatever is under way.
     #[arg(long)]
     pub(super) time_limit: Option<f64>,
@@ -134,9 +137,37 @@ pub(super) struct LoadArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
     /// `/v1/completions`.
+    #[value(alias = "vllm")]
     Openai,
     /// `/v1/chat/completions`.
     OpenaiChat,
+}
+
+/// vLLM's names of the latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Latency {
+    /// From sending a request to its first token.
+    Ttft,
+    /// Of one request: the time after its first token, over the tokens after it.
+    Tpot,
+    /// Between one event with tokens and the next.
+    Itl,
+    /// From sending a request to its last token.
+    E2el,
+}
+
+impl Latency {
+    pub(super) const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
+
+    /// The name in a result's keys.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2el => "e2el",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -153,7 +153,22 @@ impl Experiment {
 
     /// The load, read by the same parser as the flags.
     pub(super) fn load_args(&self) -> Result<LoadArgs, Failure> {
-        let mut words = vec!["load".to_owned()];
+        let words = std::iter::once("load".to_owned()).chain(self.load_words());
+        let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(false));
+        let failed = |error: &clap::Error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+            Failure::new("failed to read the experiment's `load`")
+                .caused_by(first)
+                .hint("its names are the flags of `k3plan bench serve`, with underscores")
+        };
+        let matches = command.try_get_matches_from(words).map_err(|error| failed(&error))?;
+        LoadArgs::from_arg_matches(&matches).map_err(|error| failed(&error))
+    }
+
+    /// The load as flags of `k3plan bench serve`.
+    pub(super) fn load_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
         for (name, value) in &self.load {
             let flag = format!("--{}", name.replace('_', "-"));
             match value {
@@ -169,16 +184,7 @@ impl Experiment {
                 other => words.push(format!("{flag}={other}")),
             }
         }
-        let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(false));
-        let failed = |error: &clap::Error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
-            Failure::new("failed to read the experiment's `load`")
-                .caused_by(first)
-                .hint("its names are the flags of `k3plan bench serve`, with underscores")
-        };
-        let matches = command.try_get_matches_from(words).map_err(|error| failed(&error))?;
-        LoadArgs::from_arg_matches(&matches).map_err(|error| failed(&error))
+        words
     }
 
     /// All measurements, in order.
@@ -281,16 +287,39 @@ impl Arm {
     /// The command as it may be shown: as written, so that what came from the environment stays there, and
     /// without keys.
     pub(super) fn shown_command(&self) -> Option<String> {
-        let mut hide = false;
-        let words = self.command.as_ref()?.iter().map(|word| {
-            let hidden = std::mem::replace(&mut hide, is_secret(word) && !word.contains('='));
-            match word.split_once('=') {
-                _ if hidden => "[hidden]".to_owned(),
-                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
-                _ => word.clone(),
-            }
+        Some(without_keys(self.command.as_ref()?.iter().cloned()).join(" "))
+    }
+
+    /// Environment and command as they will be run, without keys; names that are not set stay, and are listed.
+    pub(super) fn previewed_command(
+        &self,
+        unset: &mut std::collections::BTreeSet<String>,
+    ) -> Option<Vec<String>> {
+        let seen = std::cell::RefCell::new(unset);
+        let from_outside = |name: &str| {
+            let value = if is_secret(name) { Some("[hidden]".to_owned()) } else { std::env::var(name).ok() };
+            Some(value.unwrap_or_else(|| {
+                seen.borrow_mut().insert(name.to_owned());
+                format!("${{{name}}}")
+            }))
+        };
+        let fill = |word: &str, look_up: &dyn Fn(&str) -> Option<String>| {
+            self.fill(word, look_up).unwrap_or_else(|_always_known| word.to_owned())
+        };
+        let own: BTreeMap<&String, String> =
+            self.env.iter().map(|(name, value)| (name, fill(value, &from_outside))).collect();
+        let look_up = |name: &str| {
+            let found = own.get(&name.to_owned()).cloned();
+            found.filter(|_| !is_secret(name)).or_else(|| from_outside(name))
+        };
+        let port = self.port.map_or(String::new(), |port| port.to_string());
+        let words = self.command.as_ref()?.iter().map(|word| fill(&word.replace("{port}", &port), &look_up));
+        let environment = own.iter().map(|(name, value)| {
+            let value = if is_secret(name) { "[hidden]" } else { value };
+            format!("{name}={}", quoted(value))
         });
-        Some(words.collect::<Vec<_>>().join(" "))
+        let words = without_keys(words);
+        Some(environment.chain(words.iter().map(|word| quoted(word))).collect())
     }
 
     /// The environment as it may be shown.
@@ -299,6 +328,30 @@ impl Arm {
             if is_secret(name) { format!("{name}=[hidden]") } else { format!("{name}={value}") }
         });
         pairs.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn without_keys(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut hide = false;
+    words
+        .map(|word| {
+            let hidden = std::mem::replace(&mut hide, is_secret(&word) && !word.contains('='));
+            match word.split_once('=') {
+                _ if hidden => "[hidden]".to_owned(),
+                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
+                _ => word,
+            }
+        })
+        .collect()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
