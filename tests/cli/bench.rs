@@ -501,10 +501,10 @@ fn sleeping_experiment(folder: &Path, seconds: f64) -> u16 {
         "title: t\nsource: s\ndate: d\nseeds: [1, 2]\norder: abba\n\
          load: {{num_prompts: 4, random_output_len: 300, max_concurrency: 2}}\n\
          health: {{path: /health, timeout_seconds: {seconds}, stop_seconds: 1}}\narms:\n  \
-         - {{name: a, port: {port}, command: [sh, -c, 'sleep 600; echo {{port}} ${{K3PLAN_NOT_SET_HERE:-}}'], \
+         - {{name: a, port: {port}, command: [sh, -c, 'sleep 600; echo {{port}}'], \
          env: {{HF_TOKEN: hidden-word}}}}\n"
     );
-    std::fs::write(folder.join("e.yaml"), file.replace(" ${K3PLAN_NOT_SET_HERE:-}", "")).unwrap();
+    std::fs::write(folder.join("e.yaml"), file).unwrap();
     port
 }
 
@@ -562,7 +562,7 @@ fn a_dry_run_shows_what_will_be_run() {
         "4 requests (0 before them to warm up), at most 2 at a time".to_owned(),
         // Two waves of 300 tokens, twice.
         "at least 12.0 s for 2 measurements where a token takes 10 ms".to_owned(),
-        "1 starts of a server".to_owned(),
+        "beside starting a server 1 times".to_owned(),
         "seed 2".to_owned(),
     ] {
         assert!(told.contains(&part), "{part}: {told}");

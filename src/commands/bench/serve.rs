@@ -176,7 +176,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     if let Some(path) = &output {
         write_result(path, &measured)?;
     }
-    let interrupted = measured.interrupted.then(|| (measured.records.len(), measured.requests_planned));
+    let interrupted = measured.interrupted.then_some((measured.records.len(), measured.requests_planned));
     let exit = tell(terminal, measured, args.json)?;
     let Some((ended, planned)) = interrupted else { return Ok(exit) };
     let go_on = if journal.is_some() { "; `--resume` goes on" } else { "" };

@@ -43,7 +43,7 @@ pub(super) fn tell(
     let least = least_time(&load).saturating_mul(u32::try_from(steps.len()).unwrap_or(u32::MAX));
     writeln!(
         terminal.out,
-        "time   at least {} for {} measurements where a token takes {} ms and answers are as long as asked, beside {} starts of a server (up to {} s each)\n",
+        "time   at least {} for {} measurements where a token takes {} ms and answers are as long as asked, beside starting a server {} times (waited for up to {} s each)\n",
         duration(least),
         steps.len(),
         TOKEN_TIME.as_millis(),
