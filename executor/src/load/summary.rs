@@ -28,8 +28,9 @@ impl Spread {
         seconds.sort_by(f64::total_cmp);
         let count = seconds.len();
         let size = count.max(1) as f64;
-        let mean = seconds.iter().sum::<f64>() / size;
-        let variance = seconds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
+        // An empty sum is -0 otherwise.
+        let mean = seconds.iter().fold(0.0, |sum, value| sum + value) / size;
+        let variance = seconds.iter().fold(0.0, |sum, value| sum + (value - mean).powi(2)) / size;
         let at = |share: f64| 1000.0 * percentile(&seconds, share);
         Self {
             count,

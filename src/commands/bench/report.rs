@@ -8,7 +8,7 @@ use executor::load::summary::{Goodput, Summary};
 use serde_json::Value;
 
 use super::result::Measured;
-use super::serve::{tell, write_result};
+use super::serve::{journal_beside, tell, write_result};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Percentiles to report.
-    #[arg(long, value_delimiter = ',', default_value = "99")]
+    #[arg(long, value_delimiter = ',', default_value = "99", value_parser = super::load_args::parse_percentile)]
     metric_percentiles: Vec<f64>,
     /// Print the result as JSON, without the lists of single requests.
     #[arg(long)]
@@ -31,8 +31,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let kept = Kept::read(&args.journal)
-        .map_err(|error| Failure::new("failed to read the journal").caused_by(error))?;
+    let kept = Kept::read(&args.journal).map_err(|error| {
+        let failure = Failure::new("failed to read the journal");
+        let beside = journal_beside(&args.journal);
+        let hint = format!("it may be a result: its journal is `{}`", beside.display());
+        let failure = if beside.exists() { failure.hint(hint) } else { failure };
+        failure.caused_by(error)
+    })?;
     let summary = Summary::of(&kept.records, kept.duration, &args.metric_percentiles, &Goodput::default());
     let setting = |name: &str| kept.settings.get(name);
     let planned =

@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
-    let experiment = Experiment::read(&text)?;
+    let experiment = Experiment::read(&args.experiment, &text)?;
     let steps = experiment.steps();
     if args.dry_run {
         return tell_steps(&experiment, &steps, terminal);
@@ -196,20 +196,15 @@ impl Session<'_> {
         mut process: Option<&mut ServerProcess>,
     ) -> Result<(), Failure> {
         const LOOK: Duration = Duration::from_millis(250);
-        const LINES: usize = 15;
         let health = &self.experiment.health;
         let failed = |cause: String, process: Option<&ServerProcess>| {
             let failure = Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
             match process {
-                Some(process) => failure.at(format!(
-                    "last lines of {}:\n{}",
-                    process.log().display(),
-                    self.hide(&process.last_lines(LINES))
-                )),
+                Some(process) => failure.at(self.last_lines(process)),
                 None => failure,
             }
         };
-        let timeout = Duration::try_from_secs_f64(health.timeout_seconds).unwrap_or(Duration::MAX);
+        let timeout = health.timeout();
         let begun = Instant::now();
         let mut last = "no answer".to_owned();
         loop {
@@ -241,14 +236,18 @@ impl Session<'_> {
         }
     }
 
-    fn hide(&self, text: &str) -> String {
-        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+    /// The end of a server's log, without keys.
+    fn last_lines(&self, process: &ServerProcess) -> String {
+        const LINES: usize = 15;
+        let text = process.last_lines(LINES);
+        let text = self.secret.as_ref().map_or_else(|| text.clone(), |secret| secret.redact(&text));
+        format!("last lines of {}:\n{text}", process.log().display())
     }
 
     fn measure(
         &self,
         arm: &Arm,
-        up: &Up,
+        up: &mut Up,
         step: Step,
         path: &Path,
         terminal: &mut Terminal<'_>,
@@ -285,6 +284,15 @@ impl Session<'_> {
             detailed: true,
         };
         let measured = measurement.run(&self.cancel, terminal)?;
+        // What answers at the address of a server that has ended is another one.
+        if let Some(process) = &mut up.process
+            && let Ok(Some(status)) = process.ended()
+        {
+            let what = format!("its server ended ({status}), so that something else may have answered");
+            return Err(Failure::new(format!("the arm `{}` was not measured", arm.name))
+                .caused_by(what)
+                .at(self.last_lines(process)));
+        }
         let stopped = |cause: String| {
             Failure::new(format!("the arm `{}` could not be measured with seed {}", arm.name, step.seed))
                 .caused_by(cause)
@@ -304,7 +312,7 @@ impl Session<'_> {
     }
 
     fn end(&self, name: &str, up: Option<Up>) -> Result<(), Failure> {
-        let patience = Duration::try_from_secs_f64(self.experiment.health.stop_seconds).unwrap_or_default();
+        let patience = self.experiment.health.patience();
         match up.and_then(|up| up.process) {
             None => Ok(()),
             Some(mut process) => process
@@ -342,8 +350,13 @@ fn tell_measured(
 }
 
 fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let Experiment { title, source, date, .. } = experiment;
-    writeln!(terminal.out, "{title}\n{source}, {date}\n")?;
+    writeln!(terminal.out, "{}", experiment.title)?;
+    let origin: Vec<&str> =
+        [&experiment.source, &experiment.date].into_iter().flatten().map(String::as_str).collect();
+    if !origin.is_empty() {
+        writeln!(terminal.out, "{}", origin.join(", "))?;
+    }
+    writeln!(terminal.out)?;
     for arm in &experiment.arms {
         let groups =
             arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));

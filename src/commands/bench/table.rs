@@ -83,6 +83,10 @@ pub(super) fn write(terminal: &mut Terminal<'_>, measured: &Measured) -> io::Res
         summary.ttft.percentiles.iter().map(|(p, _)| format!("{:>10}", format!("P{p}"))).collect();
     writeln!(terminal.out, "\n{:<10}{:>10}{:>10}{:>10}{shares}", "ms", "median", "mean", "std")?;
     let mut row = |name: &str, spread: &Spread| {
+        if spread.count == 0 {
+            let columns = 3 + spread.percentiles.len();
+            return writeln!(terminal.out, "{name:<10}{}", format!("{:>10}", "-").repeat(columns));
+        }
         let shares: String = spread.percentiles.iter().map(|(_, ms)| format!("{ms:>10.3}")).collect();
         let Spread { median, mean, deviation, .. } = spread;
         writeln!(terminal.out, "{name:<10}{median:>10.3}{mean:>10.3}{deviation:>10.3}{shares}")
