@@ -105,7 +105,7 @@ pub(super) struct LoadArgs {
     #[arg(long, num_args = 1.., value_name = "NAME:MS", value_parser = parse_limit)]
     pub(super) goodput: Vec<(String, f64)>,
     /// Percentiles to report.
-    #[arg(long, value_delimiter = ',', default_value = "99")]
+    #[arg(long, value_delimiter = ',', default_value = "99", value_parser = parse_percentile)]
     pub(super) metric_percentiles: Vec<f64>,
     /// Latencies to report.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ttft,tpot,itl,e2el")]
@@ -212,6 +212,11 @@ fn parse_range(text: &str) -> Result<Range<u32>, String> {
     let number = |text: &str| text.trim().parse::<u32>().map_err(|error| error.to_string());
     let range = number(first)?..number(end)?;
     if range.is_empty() { Err("it holds no id".to_owned()) } else { Ok(range) }
+}
+
+pub(super) fn parse_percentile(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=100.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is no percentile from 0 to 100"))
 }
 
 fn parse_object(text: &str) -> Result<Map<String, Value>, String> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use executor::load::client_cost::{Delivered, bottlenecks};
-use executor::load::journal::{Journal, Kept};
+use executor::load::journal::{Journal, JournalError, Kept};
 use executor::load::record::RequestRecord;
 use executor::load::request::BodyTemplate;
 use executor::load::run::{self, Load, raise_file_limit, wall_clock};
@@ -85,7 +85,13 @@ impl Measurement<'_> {
                 Some(journal)
             }
             Some(path) => Some(Journal::create(path, &settings, wall_clock()).map_err(|error| {
-                journal_failure(error).hint("go on with it by `--resume`, or name another file")
+                let exists = matches!(error, JournalError::Exists { .. });
+                let failure = journal_failure(error);
+                if exists {
+                    failure.hint("go on with it by `--resume`, or name another file")
+                } else {
+                    failure
+                }
             })?),
         };
         let machine = Machine::look();

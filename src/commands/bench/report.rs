@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Percentiles to report of a journal [default: 99].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = super::load_args::parse_percentile)]
     metric_percentiles: Vec<f64>,
     /// Print the result as JSON, without the lists of single requests.
     #[arg(long)]

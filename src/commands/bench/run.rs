@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use executor::load::secret::Secret;
 use executor::load::tls::Trust;
+use executor::server::process::ServerProcess;
 use executor::server::registry::Registry;
 
 use super::load_args::LoadArgs;
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
-    let experiment = Experiment::read(&text)?;
+    let experiment = Experiment::read(&args.experiment, &text)?;
     let steps = experiment.steps();
     if args.dry_run {
         return dry_run::tell(&experiment, &steps, terminal);
@@ -146,7 +147,7 @@ impl Session<'_> {
             .running()
             .map(|server| format!("process {}: {}", server.leader.pid, server.command))
             .collect();
-        let ended = registry.end_left_over(self.patience()).map_err(|error| {
+        let ended = registry.end_left_over(self.experiment.health.patience()).map_err(|error| {
             let failure =
                 Failure::new("failed to end the servers that a killed experiment left").caused_by(error);
             listed.iter().fold(failure, |failure, server| failure.caused_by(server))
@@ -159,11 +160,6 @@ impl Session<'_> {
             );
         }
         Ok(())
-    }
-
-    /// How long a server may take to end before it is killed.
-    fn patience(&self) -> Duration {
-        Duration::try_from_secs_f64(self.experiment.health.stop_seconds).unwrap_or_default()
     }
 
     /// Measures every step that has no result yet, each with its arm's server up.
@@ -254,14 +250,18 @@ impl Session<'_> {
         self.folder.join(format!("{}{start}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
     }
 
-    fn hide(&self, text: &str) -> String {
-        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+    /// The end of a server's log, without keys.
+    fn last_lines(&self, process: &ServerProcess) -> String {
+        const LINES: usize = 15;
+        let text = process.last_lines(LINES);
+        let text = self.secret.as_ref().map_or_else(|| text.clone(), |secret| secret.redact(&text));
+        format!("last lines of {}:\n{text}", process.log().display())
     }
 
     fn measure(
         &self,
         arm: &Arm,
-        up: &Up,
+        up: &mut Up,
         step: Step,
         path: &Path,
         terminal: &mut Terminal<'_>,
@@ -298,6 +298,16 @@ impl Session<'_> {
             detailed: true,
         };
         let measured = measurement.run(&self.cancel, terminal)?;
+        // What answers at the address of a server that has ended is another one.
+        if let Some(process) = &mut up.process
+            && let Ok(Some(status)) = process.ended()
+        {
+            let what = format!("its server ended ({status}), so that something else may have answered");
+            return Err(Failure::new(format!("the arm `{}` was not measured", arm.name))
+                .caused_by(what)
+                .at(self.last_lines(process))
+                .into());
+        }
         let stopped = |cause: String| {
             Failure::new(format!("the arm `{}` could not be measured with seed {}", arm.name, step.seed))
                 .caused_by(cause)
@@ -320,7 +330,7 @@ impl Session<'_> {
         /// Who has asked for the end by a signal does not wait for long.
         const AFTER_A_SIGNAL: Duration = Duration::from_secs(10);
         let Some(mut process) = up.and_then(|up| up.process) else { return Ok(()) };
-        let patience = self.patience();
+        let patience = self.experiment.health.patience();
         let patience = if *self.cancel.borrow() { patience.min(AFTER_A_SIGNAL) } else { patience };
         process
             .stop(patience)

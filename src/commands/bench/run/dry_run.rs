@@ -18,8 +18,13 @@ pub(super) fn tell(
     terminal: &mut Terminal<'_>,
 ) -> Result<Exit, Ended> {
     let load = experiment.load_args()?;
-    let Experiment { title, source, date, .. } = experiment;
-    writeln!(terminal.out, "{title}\n{source}, {date}\n")?;
+    writeln!(terminal.out, "{}", experiment.title)?;
+    let origin: Vec<&str> =
+        [&experiment.source, &experiment.date].into_iter().flatten().map(String::as_str).collect();
+    if !origin.is_empty() {
+        writeln!(terminal.out, "{}", origin.join(", "))?;
+    }
+    writeln!(terminal.out)?;
     let mut unset = BTreeSet::new();
     for arm in &experiment.arms {
         let groups =

@@ -80,20 +80,15 @@ impl Session<'_> {
         mut process: Option<&mut ServerProcess>,
     ) -> Result<(), Stopped> {
         const LOOK: Duration = Duration::from_millis(250);
-        const LINES: usize = 15;
         let health = &self.experiment.health;
         let failed = |cause: String, process: Option<&ServerProcess>| {
             let failure = Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
             match process {
-                Some(process) => failure.at(format!(
-                    "last lines of {}:\n{}",
-                    process.log().display(),
-                    self.hide(&process.last_lines(LINES))
-                )),
+                Some(process) => failure.at(self.last_lines(process)),
                 None => failure,
             }
         };
-        let timeout = Duration::try_from_secs_f64(health.timeout_seconds).unwrap_or(Duration::MAX);
+        let timeout = health.timeout();
         let begun = Instant::now();
         let mut last = "no answer".to_owned();
         loop {
