@@ -102,7 +102,7 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
         return Ok(FailOn { percent: 0.0 });
     }
     let number = text.strip_prefix("worse:").ok_or_else(expected)?;
-    let percent = number.trim_end_matches('%').parse::<f64>().ok();
+    let percent = number.strip_suffix('%').unwrap_or(number).parse::<f64>().ok();
     percent
         .filter(|percent| percent.is_finite() && *percent >= 0.0)
         .map(|percent| FailOn { percent })

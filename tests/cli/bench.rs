@@ -476,6 +476,24 @@ fn vllms_spellings_are_taken() {
 }
 
 #[test]
+fn a_pipe_or_device_is_written_to_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::read(pipe).unwrap())
+    };
+    let url = format!("http://{}", server(usize::MAX).0);
+    let arguments = [&["serve", "--url", &url, "--output", "pipe"], LOAD.as_slice()].concat();
+    let output = bench(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
+    assert_eq!(result["completed"], 6);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_result_is_reported_as_it_was_told() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("http://{}", server(usize::MAX).0);

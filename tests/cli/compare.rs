@@ -190,3 +190,32 @@ fn a_file_that_is_no_result_is_named_to_be_left_out() {
     let outcome = run(&[folder.to_str().unwrap(), "--", &a[1]]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.err);
 }
+
+#[test]
+fn absurd_inputs_are_refused_with_a_reason() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare").join("absurd");
+    std::fs::create_dir_all(&folder).unwrap();
+    let table = folder.join("t.csv");
+    for (text, reason) in [
+        ("metric,A_mean,A_sd,n\nmedian_tpot_ms,10,1,18446744073709551615\n", "more than the 10000"),
+        ("median_tpot_ms,tpot_p50_s\n10,0.01\n", "a second time"),
+    ] {
+        std::fs::write(&table, text).unwrap();
+        let outcome = run(&[table.to_str().unwrap(), "--", table.to_str().unwrap()]);
+        assert_eq!(outcome.code, Some(2));
+        assert!(outcome.err.contains(reason), "{}", outcome.err);
+    }
+    let socket = folder.join("socket");
+    let _ = std::fs::remove_file(&socket);
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let outcome = run(&[socket.to_str().unwrap(), "--", socket.to_str().unwrap()]);
+    assert!(outcome.code == Some(2) && outcome.err.contains("no regular file"), "{}", outcome.err);
+    let (_, journal) = result_and_journal(&folder, "j.json", 10.0);
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let largest = text.replace("\"output_tokens\":4", "\"output_tokens\":18446744073709551615");
+    std::fs::write(&journal, largest).unwrap();
+    assert_eq!(run(&[&journal, "--", &journal]).code, Some(0));
+    std::fs::write(&journal, text.replace("\"ttft\":0.05", "\"ttft\":-0.05")).unwrap();
+    assert_eq!(run(&[&journal, "--", &journal]).code, Some(2));
+    assert_eq!(run(&["--fail-on", "worse:5%%", &journal, "--", &journal]).code, Some(2));
+}

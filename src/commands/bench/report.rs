@@ -34,9 +34,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let bytes = std::fs::read(&args.file).map_err(|error| {
+    let failed = |error: std::io::Error| {
         Failure::new(format!("failed to read `{}`", args.file.display())).caused_by(error)
-    })?;
+    };
+    if !args.file.metadata().map_err(failed)?.is_file() {
+        // A device or a pipe may have no end.
+        return Err(Failure::new(format!("`{}` is no regular file", args.file.display())).into());
+    }
+    let bytes = std::fs::read(&args.file).map_err(failed)?;
     let document = serde_json::from_slice::<Value>(&bytes).ok();
     if let Some(result) = document.filter(|document| !document.get("line").is_some_and(Value::is_string)) {
         return report_result(args, result, terminal);

@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let target = parse_target(&args.address()?)?;
     let secret = args.access.secret()?;
     let output = args.output()?;
-    let journal = args.journal.clone().or_else(|| output.as_deref().map(journal_beside));
+    let journal = args.journal.clone().or_else(|| output.as_deref().filter(|path| !is_special(path)).map(journal_beside));
     if args.resume && args.journal.is_none() && args.output.is_none() {
         return Err(Failure::new("`--resume` has no journal to go on with")
             .hint("name it by `--journal`, or the result whose journal it is by `--output`")
@@ -234,6 +234,11 @@ pub(super) fn parse_target(url: &str) -> Result<Target, Failure> {
     })
 }
 
+/// Whether a path is a device or a pipe, which must not be replaced by a file.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file())
+}
+
 /// The journal of a result file.
 pub(super) fn journal_beside(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
@@ -247,12 +252,14 @@ pub(super) fn write_result(path: &Path, measured: &Measured) -> Result<(), Failu
         Failure::new(format!("failed to write the result `{}`", path.display())).caused_by(error)
     };
     let mut draft = path.as_os_str().to_owned();
-    draft.push(".part");
+    if !is_special(path) {
+        draft.push(".part");
+    }
     let file = std::fs::File::create(&draft).map_err(failed)?;
     let mut writer = std::io::BufWriter::new(file);
     serde_json::to_writer(&mut writer, measured).map_err(|error| failed(error.into()))?;
     writer.write_all(b"\n").and_then(|()| writer.flush()).map_err(failed)?;
-    std::fs::rename(&draft, path).map_err(failed)
+    if draft == path.as_os_str() { Ok(()) } else { std::fs::rename(&draft, path).map_err(failed) }
 }
 
 /// Prints the figures, and says by the exit code whether any request succeeded.

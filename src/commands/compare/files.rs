@@ -90,6 +90,10 @@ fn load_file(path: &Path) -> Result<Vec<Found>, Unread> {
     let failed = |error: std::io::Error| {
         Unread::File(Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))
     };
+    if !path.metadata().map_err(failed)?.is_file() {
+        // A device or a pipe may have no end.
+        return Err(Unread::File(Failure::new(format!("`{}` is no regular file", path.display()))));
+    }
     let bytes = std::fs::read(path).map_err(failed)?;
     let file = path.canonicalize().map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);

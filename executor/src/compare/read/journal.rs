@@ -37,6 +37,17 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     if good.is_empty() {
         return Err(ReadError::NothingCompleted { file: file.to_owned(), key: "completed".to_owned() });
     }
+    for record in &good {
+        let times = [record.latency, record.start].into_iter().chain(record.ttft);
+        let gaps = record.itl.iter().map(|gap| f64::from(*gap));
+        if let Some(time) = times.chain(gaps).find(|time| !time.is_finite() || *time < 0.0) {
+            return Err(ReadError::NotPositive {
+                file: file.to_owned(),
+                key: format!("request {}", record.index),
+                value: time.to_string(),
+            });
+        }
+    }
     let planned = setting("num_prompts").and_then(Value::as_u64).unwrap_or(0);
     if planned > kept.records.len() as u64 {
         run.remarks.push(format!(
@@ -59,8 +70,8 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     if let Some(median) = Metric::named("median_itl_ms").and_then(|metric| run.figures.get_mut(&metric)) {
         median.standard_error = None;
     }
-    let tokens: u64 = good.iter().map(|record| record.output_tokens).sum();
-    for (name, count) in [("output_throughput", tokens as f64), ("request_throughput", good.len() as f64)] {
+    let tokens = good.iter().fold(0.0, |sum, record| sum + record.output_tokens as f64);
+    for (name, count) in [("output_throughput", tokens), ("request_throughput", good.len() as f64)] {
         let rate = count / kept.duration;
         if let Some(metric) = Metric::named(name).filter(|_| rate.is_finite() && rate > 0.0) {
             run.figures.insert(metric, Measured { value: rate, standard_error: None });
