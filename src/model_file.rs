@@ -1,5 +1,6 @@
 //! A model from its own config.json: the flags that say for which engine, and the reading of the file.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,71 +10,135 @@ use planner::import::hf_config::{
 };
 use planner::import::log::{ServerLog, Value as Logged};
 use planner::{EngineVersion, MambaCacheMode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::scenario::parse_count;
 
 /// The largest config that is read, bytes.
 const CONFIG_LIMIT: u64 = 64 << 20;
+
+/// `--max-model-len`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MaxModelLen {
+    /// So many.
+    Tokens(u64),
+    /// As many as fit, up to the model's own length.
+    Fitted,
+}
+
+impl fmt::Display for MaxModelLen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens(tokens) => tokens.fmt(f),
+            Self::Fitted => f.write_str("auto"),
+        }
+    }
+}
+
+/// A length as vLLM's flag takes it.
+///
+/// # Source
+/// `human_readable_int_or_auto` in `vllm/utils/argparse_utils.py`, vLLM 0.33.
+fn parse_length(text: &str) -> Result<MaxModelLen, String> {
+    match text.trim() {
+        "-1" => Ok(MaxModelLen::Fitted),
+        auto if auto.eq_ignore_ascii_case("auto") => Ok(MaxModelLen::Fitted),
+        text => parse_count(text).map(MaxModelLen::Tokens),
+    }
+}
+
+/// A flag of a config that was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// Its name, with dashes.
+    pub(crate) flag: &'static str,
+    /// Its value; a switch has none.
+    value: Option<String>,
+    /// What `--set` takes that says the same of a scenario.
+    pub(crate) setting: Option<String>,
+}
+
+impl Given {
+    /// As it was written.
+    pub(crate) fn words(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{} {value}", self.flag),
+            None => self.flag.to_owned(),
+        }
+    }
+}
+
+/// Over the flags that describe a config, in `--help`.
+const HEADING: &str = "Of a config.json";
 
 /// The engine that a config is imported for.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct EngineFlags {
     /// The draft model's config.json, or its folder.
-    #[arg(long, value_name = "CONFIG")]
+    #[arg(long, help_heading = HEADING, value_name = "CONFIG")]
     pub(crate) draft: Option<PathBuf>,
 
     /// Speculative method; without it the draft's architecture tells.
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, help_heading = HEADING, value_name = "METHOD")]
     pub(crate) method: Option<String>,
 
     /// Draft tokens a step.
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = HEADING, value_name = "N")]
     pub(crate) num_speculative_tokens: Option<u64>,
 
     /// Tensor parallel ranks.
-    #[arg(long, visible_alias = "tensor-parallel-size", value_name = "N")]
+    #[arg(long, help_heading = HEADING, visible_alias = "tensor-parallel-size", value_name = "N")]
     pub(crate) tp: Option<u64>,
 
-    /// Tokens of the longest request; without it the model's own.
-    #[arg(long, value_name = "TOKENS")]
-    pub(crate) max_model_len: Option<u64>,
+    /// Tokens of the longest request, such as 32768 or 32k, or `auto` for what fits; without it the model's own.
+    #[arg(long, help_heading = HEADING, value_name = "TOKENS", value_parser = parse_length, allow_hyphen_values = true)]
+    pub(crate) max_model_len: Option<MaxModelLen>,
 
     /// Tokens of a block; without it the platform's.
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, help_heading = HEADING, value_name = "TOKENS")]
     pub(crate) block_size: Option<u64>,
 
-    /// The KV cache's dtype.
-    #[arg(long, default_value = "auto", value_name = "DTYPE")]
-    pub(crate) kv_cache_dtype: String,
+    /// The KV cache's dtype [default: auto].
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
+    pub(crate) kv_cache_dtype: Option<String>,
 
-    /// The model's dtype.
-    #[arg(long, default_value = "auto", value_name = "DTYPE")]
-    pub(crate) dtype: String,
+    /// The model's dtype [default: auto].
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
+    pub(crate) dtype: Option<String>,
 
     /// How states are cached: none, align, all; without it `align` where a model has states, as vLLM with
     /// prefix caching.
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, help_heading = HEADING, value_name = "MODE")]
     pub(crate) mamba_cache_mode: Option<String>,
 
-    /// Dtype of the states.
-    #[arg(long, default_value = "auto", value_name = "DTYPE")]
-    pub(crate) mamba_cache_dtype: String,
+    /// Dtype of the states [default: auto].
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
+    pub(crate) mamba_cache_dtype: Option<String>,
 
-    /// Dtype of the recurrent states.
-    #[arg(long, default_value = "auto", value_name = "DTYPE")]
-    pub(crate) mamba_ssm_cache_dtype: String,
+    /// Dtype of the recurrent states [default: auto].
+    #[arg(long, help_heading = HEADING, value_name = "DTYPE")]
+    pub(crate) mamba_ssm_cache_dtype: Option<String>,
 
-    /// How the encoder of images or sound is spread over the ranks: weights (split), data (whole on each).
-    #[arg(long, default_value = "weights", value_name = "MODE")]
-    pub(crate) mm_encoder_tp_mode: String,
+    /// How the encoder of images or sound is spread over the ranks: weights (split), data (whole on each)
+    /// [default: weights].
+    #[arg(long, help_heading = HEADING, value_name = "MODE")]
+    pub(crate) mm_encoder_tp_mode: Option<String>,
+
+    /// Attend to all instead of a window, in layers whose window is the model's `sliding_window`.
+    #[arg(long, help_heading = HEADING)]
+    pub(crate) disable_sliding_window: bool,
+
+    /// Attributes to set on the model's config once it is read, as JSON.
+    #[arg(long, help_heading = HEADING, value_name = "JSON")]
+    pub(crate) hf_overrides: Option<String>,
 
     /// Run the language model alone, without its encoders.
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     pub(crate) language_model_only: bool,
 
     /// Where it runs: cpu, cuda-hopper, cuda-blackwell, cuda-sm120 (RTX, DGX Spark), rocm [default: cuda-hopper].
-    #[arg(long, value_name = "PLATFORM")]
+    #[arg(long, help_heading = HEADING, value_name = "PLATFORM")]
     pub(crate) platform: Option<String>,
 }
 
@@ -84,9 +149,62 @@ pub(crate) struct ModelFile {
     pub(crate) name: String,
     pub(crate) imported: Imported,
     pub(crate) settings: ImportSettings,
+    /// Whether its length is the most that may fit, and not one that was named.
+    pub(crate) fits_length: bool,
 }
 
 impl EngineFlags {
+    /// Every flag that was given.
+    pub(crate) fn given(&self) -> Vec<Given> {
+        // Whoever adds a flag is led here by the compiler.
+        let Self {
+            draft,
+            method,
+            num_speculative_tokens,
+            tp,
+            max_model_len,
+            block_size,
+            kv_cache_dtype,
+            dtype,
+            mamba_cache_mode,
+            mamba_cache_dtype,
+            mamba_ssm_cache_dtype,
+            mm_encoder_tp_mode,
+            disable_sliding_window,
+            hf_overrides,
+            language_model_only,
+            platform,
+        } = self;
+        let shown = |value: Option<String>, flag: &'static str, setting: Option<&str>| {
+            value.map(|value| Given {
+                flag,
+                setting: setting.map(|name| format!("{name}={value}")),
+                value: Some(value),
+            })
+        };
+        let switch = |on: bool, flag: &'static str| on.then_some(Given { flag, value: None, setting: None });
+        let count = |value: &Option<u64>| value.map(|value| value.to_string());
+        let all = [
+            shown(draft.as_ref().map(|path| path.display().to_string()), "--draft", None),
+            shown(method.clone(), "--method", None),
+            shown(count(num_speculative_tokens), "--num-speculative-tokens", Some("num-speculative-tokens")),
+            shown(count(tp), "--tp", None),
+            shown(max_model_len.map(|length| length.to_string()), "--max-model-len", Some("max-model-len")),
+            shown(count(block_size), "--block-size", Some("specs.NAME.block_size")),
+            shown(kv_cache_dtype.clone(), "--kv-cache-dtype", None),
+            shown(dtype.clone(), "--dtype", Some("specs.NAME.dtype")),
+            shown(mamba_cache_mode.clone(), "--mamba-cache-mode", Some("mamba-cache-mode")),
+            shown(mamba_cache_dtype.clone(), "--mamba-cache-dtype", None),
+            shown(mamba_ssm_cache_dtype.clone(), "--mamba-ssm-cache-dtype", None),
+            shown(mm_encoder_tp_mode.clone(), "--mm-encoder-tp-mode", None),
+            switch(*disable_sliding_window, "--disable-sliding-window"),
+            shown(hf_overrides.clone(), "--hf-overrides", None),
+            switch(*language_model_only, "--language-model-only"),
+            shown(platform.clone(), "--platform", None),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
     /// Reads `model` and imports it.
     ///
     /// # Errors
@@ -109,27 +227,53 @@ impl EngineFlags {
                     .hint("write none, align or all"));
             }
         };
-        let splits_encoder = match self.mm_encoder_tp_mode.as_str() {
-            "weights" => true,
-            "data" => false,
-            other => {
+        let splits_encoder = match self.mm_encoder_tp_mode.as_deref() {
+            None | Some("weights") => true,
+            Some("data") => false,
+            Some(other) => {
                 return Err(failed()
                     .caused_by(format!("`{other}` is no mode of an encoder"))
                     .hint("write weights or data"));
             }
         };
+        let hf_overrides = self.overrides()?;
+        let own = longest(&config, &hf_overrides, self.disable_sliding_window);
+        let max_model_len = match (self.max_model_len, own) {
+            (Some(MaxModelLen::Tokens(tokens)), _) => tokens,
+            (_, Some(own)) => own,
+            (None, None) => 8192,
+            (Some(MaxModelLen::Fitted), None) => {
+                return Err(failed()
+                    .caused_by(
+                        "`--max-model-len` is to be fitted, and the config states no length of its own",
+                    )
+                    .hint("write a length, such as `--max-model-len 32k`"));
+            }
+        };
+        if let Some(most) = own.filter(|most| self.disable_sliding_window && *most < max_model_len) {
+            return Err(failed()
+                .caused_by(format!(
+                    "a request of {max_model_len} tokens is longer than {most}, the most without a sliding window"
+                ))
+                .hint(format!(
+                    "set `--max-model-len {most}` or less, or leave `--disable-sliding-window` out"
+                )));
+        }
+        let auto = |dtype: &Option<String>| dtype.clone().unwrap_or_else(|| "auto".to_owned());
         let settings = ImportSettings {
             tensor_parallel_size: self.tp.unwrap_or(1),
-            max_model_len: self.max_model_len.or_else(|| own_length(&config)).unwrap_or(8192),
+            max_model_len,
             block_size: self.block_size,
-            kv_cache_dtype: self.kv_cache_dtype.clone(),
-            dtype: self.dtype.clone(),
+            kv_cache_dtype: auto(&self.kv_cache_dtype),
+            dtype: auto(&self.dtype),
             speculative: self.speculative(draft.as_ref()),
             mamba_cache_mode,
-            mamba_cache_dtype: self.mamba_cache_dtype.clone(),
-            mamba_ssm_cache_dtype: self.mamba_ssm_cache_dtype.clone(),
+            mamba_cache_dtype: auto(&self.mamba_cache_dtype),
+            mamba_ssm_cache_dtype: auto(&self.mamba_ssm_cache_dtype),
             splits_encoder,
             language_model_only: self.language_model_only,
+            disable_sliding_window: self.disable_sliding_window,
+            hf_overrides,
             platform,
             version: version.unwrap_or_default(),
             draft_prefix: String::new(),
@@ -145,7 +289,8 @@ impl EngineFlags {
             ("", Some(folder)) => folder,
             _ => stem,
         };
-        Ok(ModelFile { name, imported, settings })
+        let fits_length = self.max_model_len == Some(MaxModelLen::Fitted);
+        Ok(ModelFile { name, imported, settings, fits_length })
     }
 
     /// The same, with what a server's log says where a flag does not.
@@ -155,11 +300,11 @@ impl EngineFlags {
             let found = log.flag(name).or_else(|| log.setting(name))?;
             found.value.text().map(|text| text.trim_start_matches("torch.").to_owned())
         };
-        let fill = |given: &mut String, name: &str| {
-            if given == "auto"
+        let fill = |given: &mut Option<String>, name: &str| {
+            if given.as_deref().is_none_or(|given| given == "auto")
                 && let Some(logged) = text(name)
             {
-                *given = logged;
+                *given = Some(logged);
             }
         };
         flags.tp = flags.tp.or(log.count("tensor_parallel_size").map(|found| found.value));
@@ -170,12 +315,17 @@ impl EngineFlags {
             .map(|found| found.value.max_model_len)
             .or(log.count("max_model_len").map(|found| found.value))
             .or(log.max_model_len.as_ref().map(|found| found.value));
-        flags.max_model_len = flags.max_model_len.or(logged_length);
+        flags.max_model_len = flags.max_model_len.or(logged_length.map(MaxModelLen::Tokens));
         if text("mm_encoder_tp_mode").as_deref() == Some("data") {
-            "data".clone_into(&mut flags.mm_encoder_tp_mode);
+            flags.mm_encoder_tp_mode = Some("data".to_owned());
         }
-        flags.language_model_only |=
-            log.flag("language_model_only").is_some_and(|found| *found.value == Logged::Bool(true));
+        let given = |name: &str| log.flag(name).is_some_and(|found| *found.value == Logged::Bool(true));
+        flags.language_model_only |= given("language_model_only");
+        flags.disable_sliding_window |= given("disable_sliding_window");
+        if flags.hf_overrides.is_none() {
+            let logged = log.flag("hf_overrides").and_then(|found| found.value.to_json());
+            flags.hf_overrides = logged.filter(Value::is_object).map(|value| value.to_string());
+        }
         fill(&mut flags.kv_cache_dtype, "kv_cache_dtype");
         fill(&mut flags.dtype, "dtype");
         fill(&mut flags.mamba_cache_dtype, "mamba_cache_dtype");
@@ -194,6 +344,19 @@ impl EngineFlags {
             flags.platform = Some(Platform::Cpu.name().to_owned());
         }
         flags
+    }
+
+    /// The object of `--hf-overrides`.
+    fn overrides(&self) -> Result<Map<String, Value>, Failure> {
+        let Some(text) = &self.hf_overrides else { return Ok(Map::new()) };
+        let failed = || Failure::new("failed to read `--hf-overrides`");
+        match planner::import::json::parse(text) {
+            Ok(Value::Object(map)) => Ok(map),
+            Ok(_) => Err(failed().caused_by("it is not a JSON object").hint(
+                "name attributes of the config, such as '{\"text_config\": {\"sliding_window\": 4096}}'",
+            )),
+            Err(error) => Err(failed().caused_by(error)),
+        }
     }
 
     fn speculative(&self, draft: Option<&Value>) -> Option<Speculative> {
@@ -226,6 +389,40 @@ fn method_of(draft: &Value) -> &'static str {
         }
     }
     "draft_model"
+}
+
+/// The longest length that the config states with what is set on it; without its window not more than that.
+///
+/// # Source
+/// `_get_and_verify_max_len` in `vllm/config/model.py`, vLLM 0.32.
+fn longest(config: &Value, overrides: &Map<String, Value>, disable_sliding_window: bool) -> Option<u64> {
+    let mut config = config.clone();
+    set(&mut config, overrides);
+    let own = own_length(&config);
+    if !disable_sliding_window {
+        return own;
+    }
+    let window = ["text_config", "llm_config", "language_config"]
+        .iter()
+        .find_map(|key| config.get(*key))
+        .unwrap_or(&config)
+        .get("sliding_window")
+        .and_then(Value::as_u64)
+        .filter(|window| *window > 0);
+    window.map_or(own, |window| Some(own.map_or(window, |own| own.min(window))))
+}
+
+/// Sets `overrides` on an object, those of nested objects below them.
+fn set(config: &mut Value, overrides: &Map<String, Value>) {
+    let Some(object) = config.as_object_mut() else { return };
+    for (key, value) in overrides {
+        match (object.get_mut(key), value) {
+            (Some(inner @ Value::Object(_)), Value::Object(below)) => set(inner, below),
+            _ => {
+                object.insert(key.clone(), value.clone());
+            }
+        }
+    }
 }
 
 /// The longest length that the config states.

@@ -22,11 +22,13 @@ mod tree;
 mod written;
 pub(crate) mod zoo;
 
+use std::path::PathBuf;
+
 use planner::{EngineSettings, EngineVersion, Model};
 
-pub(crate) use args::{Changes, ScenarioArgs};
-pub(crate) use imported::ModelArgs;
-pub(crate) use quantity::parse_memory;
+pub(crate) use args::{Changes, NamedScenarios, ScenarioArgs, SettingFlags};
+pub(crate) use imported::{Device, ModelArgs, batch_note};
+pub(crate) use quantity::{parse_count, parse_memory};
 
 /// A scenario as planning reads it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,10 @@ pub(crate) struct Scenario {
     pub(crate) source: Option<String>,
     /// What is assumed because no source says it.
     pub(crate) assumed: Vec<String>,
+    /// What a person should know of how it was changed or completed.
+    pub(crate) notes: Vec<String>,
+    /// The config that it was imported from, by this run.
+    pub(crate) imported: Option<ImportedFrom>,
     /// What it runs on.
     pub(crate) hardware: Option<Hardware>,
     /// Which engine decides; `None` is the newest that is known.
@@ -57,6 +63,19 @@ pub(crate) struct Scenario {
     pub(crate) max_num_seqs: Option<u64>,
 }
 
+/// A config that was imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImportedFrom {
+    /// The model's config.json, or its folder.
+    pub(crate) config: PathBuf,
+    /// The draft model's.
+    pub(crate) draft: Option<PathBuf>,
+    /// The speculative method.
+    pub(crate) method: Option<String>,
+    /// The importer's platform.
+    pub(crate) platform: &'static str,
+}
+
 /// What a scenario runs on; planning does not read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hardware {
@@ -69,6 +88,11 @@ pub(crate) struct Hardware {
 }
 
 impl Scenario {
+    /// Writes what a person should know of it, a line each.
+    pub(crate) fn write_notes(&self, to: &mut dyn std::io::Write) -> std::io::Result<()> {
+        self.notes.iter().try_for_each(|note| writeln!(to, "note: {}: {note}", self.name))
+    }
+
     /// The engine version that decides.
     pub(crate) fn engine(&self) -> EngineVersion {
         self.version.unwrap_or_default()

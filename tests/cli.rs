@@ -1,6 +1,7 @@
 //! One module a subcommand.
 
 mod aiconfigurator;
+mod arguments;
 mod bench;
 mod capacity;
 mod check;
@@ -9,7 +10,9 @@ mod device;
 mod diff;
 mod explain;
 mod fit;
+mod import_hf;
 mod import_log;
+mod model_flags;
 mod optimize;
 mod plan;
 mod predict;

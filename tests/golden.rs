@@ -12,7 +12,7 @@ fn recorded_answers_do_not_differ() {
         ("plans-all-versions", 300),
         ("mutations-all-versions", 200),
         ("wide", 800),
-        ("live", 14),
+        ("live", 17),
     ] {
         let run = k3plan(&["verify", &format!("tests/golden/{name}.jsonl.gz")]);
         assert_eq!(run.stdout, format!("{cases} cases, 0 differ\n"), "{name}");

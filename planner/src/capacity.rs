@@ -75,6 +75,28 @@ pub fn request_blocks(grouping: &Grouping, shape: RequestShape<'_>) -> Result<u6
     })
 }
 
+/// Blocks of a request whose prompt is computed and whose steps are of `tokens_a_step` tokens.
+///
+/// [`request_blocks`] is what vLLM reserves: a window with a whole batch of prompt tokens beside it. Once the prompt is
+/// done, blocks before the window are freed, and a step's own tokens are all that is beside it.
+///
+/// # Errors
+/// As [`request_blocks`].
+///
+/// # Source
+/// `SlidingWindowManager.get_num_skipped_tokens` in `vllm/v1/core/single_type_kv_cache_manager.py`.
+pub fn decoding_blocks(
+    grouping: &Grouping,
+    shape: RequestShape<'_>,
+    tokens_a_step: u64,
+) -> Result<u64, CapacityError> {
+    let settings = EngineSettings {
+        max_num_batched_tokens: tokens_a_step.min(shape.settings.max_num_batched_tokens),
+        ..shape.settings.clone()
+    };
+    request_blocks(grouping, RequestShape { settings: &settings, ..shape })
+}
+
 /// What a request takes of each group.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! Which engine decides: vLLM's versions as data, and the rules that each one plans by.
 
+mod batch;
 mod changes;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use batch::{BatchDefaults, BatchDevice};
 pub use changes::{CHANGES, Change, Rule, holds_in_minor};
 
 use crate::settings::GroupSizeRule;

@@ -105,6 +105,37 @@ pub struct AtLength {
     pub blocks: u64,
     /// Whole requests that the blocks hold, the null block left out.
     pub sequences: u64,
+    /// Blocks of each request once its prompt is computed: fewer where layers have windows.
+    pub decoding_blocks: u64,
+    /// Requests that decode at once while one more prompt has its reservation.
+    pub decoding_sequences: u64,
+}
+
+impl AtLength {
+    /// Of `num_blocks` blocks, the null block among them.
+    ///
+    /// # Errors
+    /// As [`capacity::request_blocks`].
+    pub fn of(
+        grouping: &Grouping,
+        shape: RequestShape<'_>,
+        num_blocks: u64,
+        tokens_a_step: u64,
+    ) -> Result<Self, CapacityError> {
+        let blocks = capacity::request_blocks(grouping, shape)?;
+        let decoding_blocks = capacity::decoding_blocks(grouping, shape, tokens_a_step)?.min(blocks);
+        let usable = num_blocks.saturating_sub(1);
+        let beside = usable.checked_sub(blocks - decoding_blocks);
+        let decoding = beside.and_then(|left| left.checked_div(decoding_blocks)).unwrap_or(0);
+        let sequences = usable.checked_div(blocks).unwrap_or(0);
+        Ok(Self {
+            tokens: shape.tokens,
+            blocks,
+            sequences,
+            decoding_blocks,
+            decoding_sequences: decoding.max(sequences),
+        })
+    }
 }
 
 /// Where the memory of the cache goes with as many requests as fit, bytes.
@@ -176,7 +207,8 @@ pub enum FitError {
     NoCache,
 }
 
-/// Fits `model` to a cache of `kv_bytes` on each rank; `settings.max_model_len` is the length asked for.
+/// Fits `model` to a cache of `kv_bytes` on each rank; `settings.max_model_len` is the length asked for, a request's
+/// decode steps are of `tokens_a_step` tokens (1 and its drafts).
 ///
 /// # Errors
 /// If vLLM would not plan this model at any size.
@@ -186,6 +218,7 @@ pub fn fit(
     rules: &Rules,
     kv_bytes: u64,
     max_num_seqs: Option<u64>,
+    tokens_a_step: u64,
 ) -> Result<Fit, FitError> {
     let settings = EngineSettings {
         available_memory_bytes: vec![kv_bytes],
@@ -220,9 +253,7 @@ pub fn fit(
     let (num_blocks, bytes_per_block, stage) = tightest.ok_or(FitError::NoCache)?;
     let at_length = |tokens: u64| -> Result<AtLength, CapacityError> {
         let shape = RequestShape { tokens, settings: &settings, rules };
-        let blocks = capacity::request_blocks(&grouping, shape)?;
-        let sequences = num_blocks.saturating_sub(1).checked_div(blocks).unwrap_or(0);
-        Ok(AtLength { tokens, blocks, sequences })
+        AtLength::of(&grouping, shape, num_blocks, tokens_a_step)
     };
     let chosen = at_length(longest.map_or(asked, |longest| longest.min(asked)))?;
     let mut lengths = Vec::new();

@@ -24,7 +24,7 @@ pub mod size;
 pub mod spec;
 
 pub use capacity::{GroupCapacity, Pool};
-pub use engine::{EngineVersion, Rules};
+pub use engine::{BatchDefaults, BatchDevice, EngineVersion, Rules};
 pub use error::{CapacityError, GroupingError, PythonClass};
 pub use group::{Bucket, Decision, Group, GroupSpec, Grouping, PaddingWarning};
 pub use model::{Model, SpecId};

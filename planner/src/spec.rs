@@ -158,6 +158,12 @@ impl KvCacheSpec {
         }
     }
 
+    /// Whether a request keeps a bounded number of its last tokens: a window or a chunk.
+    pub const fn has_window(&self) -> bool {
+        let kind = self.kind();
+        kind.is_sliding_family() || matches!(kind, SpecKind::Chunked)
+    }
+
     /// Tokens of one block.
     pub const fn block_size(&self) -> u64 {
         match self {

@@ -90,7 +90,7 @@ fn kda_beside_attention() {
 /// holds them.
 #[test]
 fn linear_attention_beside_latents() {
-    let own = json!({"model_type": "bailing_hybrid", "layer_group_size": 2, "kv_lora_rank": 512,
+    let own = json!({"model_type": "bailing_hybrid", "layer_group_size": 2, "group_norm_size": 4, "kv_lora_rank": 512,
         "qk_rope_head_dim": 64});
     let [state, latent] = &specs(&config("BailingMoeV2_5ForCausalLM", &own))[..] else {
         unreachable!("the config has two layers")
@@ -327,4 +327,102 @@ fn muse_spark_draft() {
     let kinds: Vec<&str> =
         (2..5).filter_map(|i| imported.model.spec_of(i).map(|spec| spec.kind().name())).collect();
     assert_eq!(kinds, ["full", "sliding", "full"]);
+}
+
+/// `vllm/model_executor/models/cohere_asr.py`, vLLM 0.32: sizes stand in `transf_decoder.config_dict`; 8 heads of 1,024 / 8
+/// elements, of which a rank of two has 4; each layer attends to itself and then to the encoder.
+#[test]
+fn cohere_asr() {
+    let own = json!({"transf_decoder": {"config_dict": {"num_layers": 1, "num_attention_heads": 8, "hidden_size": 1024}}});
+    let config = config("CohereAsrForConditionalGeneration", &own);
+    let spec = |kind: &str| json!({"kind": kind, "block_size": 128, "num_kv_heads": 4, "head_size": 128, "dtype": "bfloat16"});
+    assert_eq!(specs(&config), [spec("full"), spec("cross")]);
+    let names = imported(&config, Platform::Cpu).model.names;
+    let layer = "model.decoder.layers.0.layers";
+    assert_eq!(names, [format!("{layer}.first_sub_layer.attn"), format!("{layer}.second_sub_layer.attn")]);
+}
+
+/// `MBartDecoderLayer` in `vllm/model_executor/models/nemotron_parse.py`, vLLM 0.32: as many KV heads as heads, 16 of 64, 8 of
+/// them on a rank of two, and the encoder beside; `nemotron_parse3_5.py`, 0.33: `self_attention_kv_heads`, 2 of them, and no
+/// encoder.
+#[test]
+fn nemotron_parse() {
+    let spec = |kind: &str, kv_heads: u64| json!({"kind": kind, "block_size": 128, "num_kv_heads": kv_heads, "head_size": 64, "dtype": "bfloat16"});
+    let decoder = json!({"decoder_layers": 1, "decoder_attention_heads": 16, "d_model": 1024});
+    let with = |architecture: &str, decoder: &Value| json!({"architectures": [architecture], "torch_dtype": "bfloat16", "decoder": decoder});
+    let parse = with("NemotronParseForConditionalGeneration", &decoder);
+    assert_eq!(specs(&parse), [spec("full", 8), spec("cross", 8)]);
+    let names = imported(&parse, Platform::Cpu).model.names;
+    assert_eq!(names, [".decoder.layers.0.self_attn.attn", ".decoder.layers.0.encoder_attn.attn"]);
+
+    let mut prefixed = decoder;
+    prefixed["self_attention_kv_heads"] = json!(2);
+    prefixed["causal_vision_prefix"] = json!(true);
+    prefixed["add_cross_attention"] = json!(false);
+    assert_eq!(specs(&with("RadioMBartPrefixForCausalLM", &prefixed)), [spec("full", 1)]);
+    prefixed["add_cross_attention"] = json!(true);
+    let refused = import(
+        &with("RadioMBartPrefixForCausalLM", &prefixed),
+        None,
+        &ImportSettings { platform: Platform::Cpu, ..ImportSettings::default() },
+    );
+    assert!(refused.is_err(), "it has no attention to an encoder");
+}
+
+/// `WhisperCausalAttentionWithBlockPooling.get_kv_cache_spec` in `vllm/model_executor/models/whisper_causal.py` and both names
+/// of `voxtral_realtime.py`, vLLM 0.32: 8 of the decoder's KV heads and its window; of the encoder's 32 heads 16, four frames
+/// a token, and 750 / 4 tokens of window, rounded up, and the one that is begun.
+#[test]
+fn voxtral_realtime() {
+    for architecture in ["VoxtralRealtimeForConditionalGeneration", "VoxtralRealtimeGeneration"] {
+        let config = json!({"architectures": [architecture], "torch_dtype": "bfloat16", "downsample_factor": 4,
+            "model_type": "voxtral_realtime",
+            "text_config": {"num_hidden_layers": 1, "num_attention_heads": 32, "num_key_value_heads": 8,
+                "head_dim": 128, "hidden_size": 3072, "sliding_window": 8192},
+            "audio_config": {"num_hidden_layers": 1, "num_attention_heads": 32, "head_dim": 64,
+                "sliding_window": 750}});
+        let sliding = |kv_heads: u64, head_size: u64, window: u64| {
+            json!({"kind": "sliding", "block_size": 128, "num_kv_heads": kv_heads, "head_size": head_size,
+                "dtype": "bfloat16", "sliding_window": window})
+        };
+        let mut encoder = sliding(16, 64, 189);
+        encoder["tokens_per_state"] = json!([1, 4]);
+        assert_eq!(specs(&config), [sliding(4, 128, 8192), encoder], "{architecture}");
+    }
+}
+
+/// `vllm/model_executor/models/longcat_flash_ngram.py`, vLLM 0.32: the layers of LongCat Flash, two latents of 512 and 64
+/// elements each; CPU_MLA takes blocks of 16 tokens.
+#[test]
+fn longcat_ngram() {
+    let own = json!({"model_type": "longcat_flash", "num_layers": 1, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128, "v_head_dim": 128});
+    let config = config("LongcatFlashNgramForCausalLM", &own);
+    let found = specs(&config);
+    assert_eq!(found.len(), 2);
+    for spec in &found {
+        assert_eq!((&spec["kind"], &spec["head_size"]), (&json!("mla"), &json!(576)));
+        assert_eq!(spec["block_size"], 16);
+    }
+    let names = imported(&config, Platform::Cpu).model.names;
+    assert_eq!(names, [0, 1].map(|part| format!("model.layers.0.self_attn.{part}.attn")));
+}
+
+/// `vllm/model_executor/models/mimo_v2_omni.py`, vLLM 0.32: the layers of MiMo V2 under `language_model`: 4 KV heads of 192 by
+/// 128 that see all, and 8 that slide, half of them on a rank of two. The blocks of narrower values are multiples of 16.
+#[test]
+fn mimo_v2_omni() {
+    let own = json!({"model_type": "mimo_v2", "hybrid_layer_pattern": [0, 1], "head_dim": 192, "v_head_dim": 128,
+        "swa_num_attention_heads": 16, "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128,
+        "sliding_window_size": 128});
+    let config = config("MiMoV2OmniForCausalLM", &own);
+    let spec = |kind: &str, kv_heads: u64| {
+        json!({"kind": kind, "block_size": 128, "num_kv_heads": kv_heads, "head_size": 192, "head_size_v": 128,
+            "dtype": "bfloat16"})
+    };
+    let mut sliding = spec("sliding", 4);
+    sliding["sliding_window"] = json!(128);
+    assert_eq!(specs(&config), [spec("full", 2), sliding]);
+    let names = imported(&config, Platform::Cpu).model.names;
+    assert_eq!(names, [0, 1].map(|i| format!("language_model.model.layers.{i}.self_attn.attn")));
 }

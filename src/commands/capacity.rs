@@ -39,7 +39,7 @@ pub(crate) struct DemandArgs {
     pub(crate) output: u32,
 
     /// Share of a device's memory that vLLM may use.
-    #[arg(long, default_value_t = 0.9, value_name = "SHARE")]
+    #[arg(long, visible_alias = "gpu-memory-utilization", default_value_t = 0.9, value_name = "SHARE")]
     pub(crate) utilization: f64,
 
     /// A file of `k3plan calibrate`, or `public` (fitted to public points), or `none` (defaults only).

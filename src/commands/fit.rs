@@ -2,18 +2,22 @@
 
 mod bar;
 mod json;
+mod weights;
 
 use planner::error::CapacityError;
 use planner::fit::{self, Budget, Fit, FitError};
 use planner::{EngineSettings, Model, Rules};
+use simulator::cost::Hardware;
 
+use super::capacity::device;
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::predict::running;
 use crate::render::number::{bytes, thousands};
 use crate::render::plan_text::count;
 use crate::render::table::{Side, Table};
-use crate::scenario::{Changes, ModelArgs, Scenario, parse_memory};
+use crate::scenario::{Changes, Device, ModelArgs, Scenario, SettingFlags, parse_count, parse_memory};
 use crate::terminal::{Style, Terminal};
 
 /// What fits: the longest context, the most sequences, and where the memory goes
@@ -28,16 +32,20 @@ pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// Memory of one device, such as 80GiB.
-    #[arg(long, value_name = "SIZE", required_unless_present = "kv_cache_memory")]
+    /// The device, such as h200: its memory, the platform of a `--model`, and vLLM's default batch.
+    #[arg(long, value_name = "NAME")]
+    hardware: Option<String>,
+
+    /// Memory of one device, such as 80GiB [default: that of `--hardware`].
+    #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
 
-    /// Memory that the weights take on one device, such as 51.8GiB.
-    #[arg(long, value_name = "SIZE", required_unless_present = "kv_cache_memory")]
+    /// Memory that the weights take on one device, such as 51.8GiB [default: counted from the model's config].
+    #[arg(long, value_name = "SIZE")]
     weights: Option<String>,
 
     /// Share of the device that vLLM may use.
-    #[arg(long, value_name = "SHARE", default_value = "0.9")]
+    #[arg(long, visible_alias = "gpu-memory-utilization", value_name = "SHARE", default_value = "0.9")]
     utilization: String,
 
     /// Memory for activations, graphs and the runtime on one device.
@@ -45,12 +53,20 @@ pub(crate) struct Args {
     overhead: String,
 
     /// Memory for the KV cache itself, in place of what is left of the device.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["gpu_memory", "weights"])]
+    #[arg(
+        long,
+        visible_alias = "kv-cache-memory-bytes",
+        value_name = "SIZE",
+        conflicts_with_all = ["gpu_memory", "weights"]
+    )]
     kv_cache_memory: Option<String>,
 
     /// Requests that run at once at most; the scenario's own otherwise.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     max_num_seqs: Option<u64>,
+
+    #[command(flatten)]
+    settings: SettingFlags,
 
     #[command(flatten)]
     changes: Changes,
@@ -67,16 +83,30 @@ pub(crate) struct Fitted<'a> {
     pub(crate) settings: &'a EngineSettings,
     pub(crate) rules: &'a Rules,
     pub(crate) max_num_seqs: Option<u64>,
+    pub(crate) num_speculative_tokens: u64,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let scenario = match (&args.scenario, args.model.load(&args.changes, None)?) {
+    let hardware = args.hardware.as_deref().map(device).transpose()?;
+    let known = memory_of(args, hardware)?;
+    let said = format!("--hardware {}", args.hardware.as_deref().unwrap_or_default());
+    let device = Device {
+        platform: hardware.map(|hardware| (running::platform(hardware), said.as_str())),
+        memory_bytes: known,
+        name: hardware.map_or("", |hardware| &hardware.name),
+    };
+    args.model.refuse_alone(args.scenario.as_deref())?;
+    let scenario = match (&args.scenario, args.model.load(&args.changes, &args.settings, &device)?) {
         (_, Some(scenario)) => scenario,
-        (Some(name), None) => one(name, &args.changes)?,
+        (Some(name), None) => one(name, args)?,
         (None, None) => return Err(Failure::new("failed to fit anything: no model is named").into()),
     };
-    let budget = budget(args)?;
+    scenario.write_notes(terminal.err)?;
+    let (budget, note) = budget(args, known, &scenario)?;
+    if let Some(note) = note {
+        writeln!(terminal.err, "note: {}: {note}", scenario.name)?;
+    }
     let rules = scenario.engine().rules();
     let fitted = Fitted {
         name: &scenario.name,
@@ -84,13 +114,14 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         settings: &scenario.settings,
         rules: &rules,
         max_num_seqs: args.max_num_seqs.or(scenario.max_num_seqs),
+        num_speculative_tokens: scenario.num_speculative_tokens.unwrap_or(0),
     };
     report(&fitted, &budget, args.json, terminal)
 }
 
 /// The one scenario of that name.
-fn one(name: &str, changes: &Changes) -> Result<Scenario, Failure> {
-    let mut all = changes.load(name)?;
+fn one(name: &str, args: &Args) -> Result<Scenario, Failure> {
+    let mut all = args.changes.load_with(name, &args.settings)?;
     if all.len() > 1 {
         let names: Vec<String> = all.iter().take(6).map(|scenario| format!("`{}`", scenario.name)).collect();
         return Err(Failure::new(format!("`{name}` holds {} scenarios", all.len()))
@@ -106,7 +137,9 @@ pub(crate) fn report(
     json: bool,
     terminal: &mut Terminal<'_>,
 ) -> Result<Exit, Ended> {
-    let fit = fit::fit(fitted.model, fitted.settings, fitted.rules, budget.kv_bytes, fitted.max_num_seqs)
+    let Fitted { model, settings, rules, max_num_seqs, num_speculative_tokens, .. } = *fitted;
+    let tokens_a_step = num_speculative_tokens.saturating_add(1);
+    let fit = fit::fit(model, settings, rules, budget.kv_bytes, max_num_seqs, tokens_a_step)
         .map_err(|error| refused(fitted, &error))?;
     if json {
         json::write(fitted, budget, &fit, terminal)?;
@@ -125,14 +158,36 @@ fn refused(fitted: &Fitted<'_>, error: &FitError) -> Failure {
     }
 }
 
-fn budget(args: &Args) -> Result<Budget, Failure> {
-    if let Some(text) = &args.kv_cache_memory {
-        return Ok(Budget::of_cache(parse_memory("--kv-cache-memory", text)?));
+/// Memory of the device that is named or described, bytes.
+fn memory_of(args: &Args, hardware: Option<&Hardware>) -> Result<Option<u64>, Failure> {
+    match &args.gpu_memory {
+        Some(text) => parse_memory("--gpu-memory", text).map(Some),
+        None => Ok(hardware.and_then(|hardware| hardware.memory_bytes)),
     }
-    let gpu =
-        args.gpu_memory.as_deref().map(|text| parse_memory("--gpu-memory", text)).transpose()?.unwrap_or(0);
-    let weights =
-        args.weights.as_deref().map(|text| parse_memory("--weights", text)).transpose()?.unwrap_or(0);
+}
+
+/// The memory, and what was counted in place of a flag.
+fn budget(args: &Args, gpu: Option<u64>, scenario: &Scenario) -> Result<(Budget, Option<String>), Failure> {
+    if let Some(text) = &args.kv_cache_memory {
+        return Ok((Budget::of_cache(parse_memory("--kv-cache-memory", text)?), None));
+    }
+    let Some(gpu) = gpu else {
+        return Err(Failure::new("failed to fit anything: how much memory there is is not known")
+            .hint("name the device, such as `--hardware h200`: its memory is known")
+            .hint("or describe it: `--gpu-memory 80GiB`, with the weights of one rank, `--weights 51.8GiB`")
+            .hint("or give the memory for the cache itself: `--kv-cache-memory 40GiB`"));
+    };
+    let (weights, note) = match &args.weights {
+        Some(text) => (parse_memory("--weights", text)?, None),
+        None => {
+            let weights = weights::of_rank(scenario)?;
+            let note = format!(
+                "the weights of one rank are counted from the config: {}; `--weights SIZE` says what a server logs",
+                bytes(weights)
+            );
+            (weights, Some(note))
+        }
+    };
     let overhead = match args.overhead.trim() {
         "0" => 0,
         text => parse_memory("--overhead", text)?,
@@ -143,7 +198,7 @@ fn budget(args: &Args) -> Result<Budget, Failure> {
                 .caused_by("it is a share of the device, above 0 and at most 1")
                 .hint("write it as vLLM's `--gpu-memory-utilization`, such as 0.9")
         })?;
-    Budget::of_device(gpu, utilization, weights, overhead).map_err(|left| {
+    let budget = Budget::of_device(gpu, utilization, weights, overhead).map_err(|left| {
         let failure = Failure::new("failed to fit anything: no memory is left for the KV cache").caused_by(
             format!(
                 "of {} vLLM may use {} and weights and overhead need {}",
@@ -161,7 +216,8 @@ fn budget(args: &Args) -> Result<Budget, Failure> {
         } else {
             failure.hint("raise `--utilization`, lower `--overhead`, or spread the weights over more devices")
         }
-    })
+    })?;
+    Ok((budget, note))
 }
 
 fn write(
@@ -206,18 +262,41 @@ fn write(
         Err(error) => writeln!(terminal.out, "asked             {} tokens: {error}", thousands(asked))?,
     }
     writeln!(terminal.out)?;
-    let mut table = Table::new(vec![
-        ("tokens a sequence", Side::Right),
-        ("blocks", Side::Right),
-        ("most sequences", Side::Right),
-    ]);
     let mut lengths = fit.lengths.clone();
     lengths.push(fit.chosen);
     lengths.sort_by_key(|at| at.tokens);
+    // Without windows a request holds the same blocks from its first decode step on.
+    let windows = lengths.iter().any(|at| at.decoding_sequences != at.sequences);
+    let mut columns = vec![
+        ("tokens a sequence", Side::Right),
+        ("blocks reserved", Side::Right),
+        ("most sequences", Side::Right),
+    ];
+    if windows {
+        columns.extend([("blocks decoding", Side::Right), ("most decoding", Side::Right)]);
+    }
+    let mut table = Table::new(columns);
+    let most = |memory: u64| thousands(fitted.max_num_seqs.map_or(memory, |limit| limit.min(memory)));
     for at in &lengths {
-        table.row(vec![thousands(at.tokens), thousands(at.blocks), thousands(at.sequences)]);
+        let mut row = vec![thousands(at.tokens), thousands(at.blocks), most(at.sequences)];
+        if windows {
+            row.extend([thousands(at.decoding_blocks), most(at.decoding_sequences)]);
+        }
+        table.row(row);
     }
     table.write(0, terminal)?;
+    if windows {
+        writeln!(
+            terminal.out,
+            "decoding: a prompt is done and only the windows of its sliding layers are kept; one more prompt has its \
+             reservation"
+        )?;
+    }
+    if let Some(limit) =
+        fitted.max_num_seqs.filter(|limit| lengths.iter().any(|at| at.decoding_sequences > *limit))
+    {
+        writeln!(terminal.out, "memory holds more than the {} of max-num-seqs", thousands(limit))?;
+    }
     writeln!(terminal.out)?;
     let limit = match fitted.max_num_seqs {
         Some(limit) if limit < fit.chosen.sequences => " (max-num-seqs)",

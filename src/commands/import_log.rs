@@ -67,15 +67,17 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
 /// What is set beside the log: a scenario, or a model as the log's flags serve it.
 fn scenario(args: &Args, log: &ServerLog) -> Result<Option<Scenario>, Failure> {
     if let Some(name) = &args.scenario {
+        args.model.refuse_alone(Some(name))?;
         return one(name, &args.set).map(Some);
     }
+    args.model.refuse_alone(None)?;
     if args.model.model.is_none() && !args.set.is_empty() {
         return Err(Failure::new("`--set` changes nothing without a model")
             .hint("name one with `--model` or `--scenario`"));
     }
     let changes = Changes { set: args.set.clone(), ..Changes::default() };
     let model = ModelArgs { flags: args.model.flags.or_logged(log), ..args.model.clone() };
-    model.load_for(Some(beside::engine(log, None, &mut Vec::new())), &changes, None)
+    model.load_for(Some(beside::engine(log, None, &mut Vec::new())), &changes)
 }
 
 /// The one scenario of that name.

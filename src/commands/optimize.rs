@@ -5,7 +5,7 @@ mod report;
 mod rig;
 mod search;
 
-use planner::MambaCacheMode;
+use planner::{BatchDefaults, BatchDevice, EngineVersion, MambaCacheMode};
 use simulator::cost::{Exposure, Hardware};
 
 use super::capacity::{DemandArgs, device, share};
@@ -159,18 +159,15 @@ enum StateMode {
     Align,
 }
 
-/// vLLM's `max_num_seqs` and `max_num_batched_tokens` of a server.
-///
-/// # Source
-/// `EngineArgs.get_batch_defaults`, vLLM 0.32.
+/// vLLM's `max_num_seqs` and `max_num_batched_tokens` of a server on one such device.
 fn defaults(hardware: &Hardware) -> (u32, u32) {
-    const GIB: u64 = 1 << 30;
-    match hardware.memory_bytes {
-        _ if hardware.platform == "cpu" => (128, 2048),
-        Some(bytes) if bytes >= 160 * GIB => (1024, 16_384),
-        Some(bytes) if bytes >= 70 * GIB => (1024, 8192),
-        _ => (256, 2048),
-    }
+    let device = match hardware.memory_bytes {
+        _ if hardware.platform == "cpu" => BatchDevice::Cpu { world_size: 1 },
+        memory => BatchDevice::Gpu { memory_bytes: memory.unwrap_or(0), name: &hardware.name },
+    };
+    let batch = BatchDefaults::of(EngineVersion::default(), device);
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    (small(batch.max_num_seqs), small(batch.max_num_batched_tokens))
 }
 
 fn rule(flag: &str, text: &str) -> Result<Option<planner::GroupSizeRule>, Failure> {

@@ -54,6 +54,9 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             Answer { scenario, rules, plan }
         })
         .collect();
+    for answer in &answers {
+        answer.scenario.write_notes(terminal.err)?;
+    }
     if args.json {
         let plans = answers
             .iter()

@@ -18,7 +18,8 @@ use simulator::{
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::scenario::ScenarioArgs;
+use crate::predict::running;
+use crate::scenario::{Device, NamedScenarios};
 use crate::terminal::Terminal;
 
 /// Run a workload through vLLM's scheduler and count what each step costs
@@ -28,7 +29,7 @@ use crate::terminal::Terminal;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    scenarios: ScenarioArgs,
+    scenarios: NamedScenarios,
 
     #[command(flatten)]
     load: load::LoadArgs,
@@ -63,17 +64,17 @@ pub(crate) struct Args {
     #[command(flatten)]
     time: timed::TimeArgs,
 
-    /// Milliseconds of a step without its groups [default: Kimi-K3 on 8x MI355X, PR 59733].
-    #[arg(long, default_value_t = 42.2, value_name = "MS")]
-    step_ms: f64,
+    /// Milliseconds of a step without its groups [default: 42.2, Kimi-K3 on 8x MI355X, PR 59733].
+    #[arg(long, value_name = "MS", conflicts_with = "hardware")]
+    step_ms: Option<f64>,
 
-    /// Microseconds a prompt token adds to a step.
-    #[arg(long, default_value_t = 20.0, value_name = "US")]
-    prefill_token_us: f64,
+    /// Microseconds a prompt token adds to a step [default: 20].
+    #[arg(long, value_name = "US", conflicts_with = "hardware")]
+    prefill_token_us: Option<f64>,
 
-    /// Microseconds a KV cache group adds to a step [default: Kimi-K3, PR 59733].
-    #[arg(long, default_value_t = 91.0, value_name = "US")]
-    group_us: f64,
+    /// Microseconds a KV cache group adds to a step [default: 91, Kimi-K3, PR 59733].
+    #[arg(long, value_name = "US", conflicts_with = "hardware")]
+    group_us: Option<f64>,
 
     /// Write the steps in the Chrome trace format, for Perfetto.
     #[arg(long, value_name = "OUT.json")]
@@ -86,6 +87,40 @@ pub(crate) struct Args {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A step of Kimi-K3 on 8x MI355X without its groups, and what a group adds, vLLM pull request 59733.
+const STEP_MS: f64 = 42.2;
+const GROUP_US: f64 = 91.0;
+/// What a prompt token adds; nobody measured it there.
+const PREFILL_TOKEN_US: f64 = 20.0;
+
+impl Args {
+    /// How long a step is taken to be where no device predicts it, and who says so.
+    fn step_words(&self) -> String {
+        let (step, group, token) = (
+            self.step_ms.unwrap_or(STEP_MS),
+            self.group_us.unwrap_or(GROUP_US),
+            self.prefill_token_us.unwrap_or(PREFILL_TOKEN_US),
+        );
+        let own: Vec<&str> = [
+            ("--step-ms", self.step_ms),
+            ("--group-us", self.group_us),
+            ("--prefill-token-us", self.prefill_token_us),
+        ]
+        .into_iter()
+        .filter_map(|(flag, value)| value.is_none().then_some(flag))
+        .collect();
+        let taken = format!("a step takes {step} ms, {group} us a group and {token} us a prompt token");
+        if own.is_empty() {
+            return format!("{taken}, as the flags say");
+        }
+        let own = own.join(", ");
+        format!(
+            "these are no times of this model: {taken}, without {own} as measured on Kimi-K3 and 8x MI355X (vLLM PR 59733); \
+             `--hardware` predicts its own"
+        )
+    }
 }
 
 /// A model runner, as the command line names it.
@@ -108,6 +143,8 @@ pub(super) struct Run {
     offload: Option<Offload>,
     tally: Tally,
     timed: Option<timed::Timed>,
+    /// How long a step is taken to be, where nothing predicts it.
+    step_words: String,
 }
 
 /// What is added up besides the metadata.
@@ -153,7 +190,17 @@ impl Tally {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let scenarios = args.scenarios.load()?;
+    let hardware = args.time.hardware()?;
+    let said = args.time.said();
+    let device = hardware.map_or_else(Device::default, |hardware| Device {
+        platform: Some((running::platform(hardware), &said)),
+        memory_bytes: hardware.memory_bytes,
+        name: &hardware.name,
+    });
+    let scenarios = args.scenarios.load_on(&device)?;
+    for scenario in &scenarios {
+        scenario.write_notes(terminal.err)?;
+    }
     let time = step_time(args)?;
     let mut runs = Vec::new();
     let platforms =
@@ -169,7 +216,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         let load = args.load.resolve(scenario, &setup)?;
         let mut device = timed::Device::of(args, scenario, &setup)?;
         for &platform in &platforms {
-            let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario, &args.scenarios.model));
+            let platform = platform.unwrap_or_else(|| adapter::Platform::of(scenario, hardware));
             let job =
                 Job { args, name: &scenario.name, platform, setup: &setup, load: &load, step_time: time };
             if let Some(device) = &mut device
@@ -205,10 +252,14 @@ fn step_time(args: &Args) -> Result<StepTime, Failure> {
         Err(Failure::new(format!("`{flag}` is {value}")).hint("give a time between 0 and 1,000,000"))
     };
     Ok(StepTime {
-        base_ns: nanoseconds("--step-ms", args.step_ms, 1e6)?,
-        prefill_token_ns: nanoseconds("--prefill-token-us", args.prefill_token_us, 1e3)?,
+        base_ns: nanoseconds("--step-ms", args.step_ms.unwrap_or(STEP_MS), 1e6)?,
+        prefill_token_ns: nanoseconds(
+            "--prefill-token-us",
+            args.prefill_token_us.unwrap_or(PREFILL_TOKEN_US),
+            1e3,
+        )?,
         request_ns: 0,
-        group_ns: nanoseconds("--group-us", args.group_us, 1e3)?,
+        group_ns: nanoseconds("--group-us", args.group_us.unwrap_or(GROUP_US), 1e3)?,
     })
 }
 
@@ -348,6 +399,7 @@ fn one(job: &Job<'_>, device: Option<timed::Device>, terminal: &Terminal<'_>) ->
         offload,
         tally,
         timed,
+        step_words: args.step_words(),
     })
 }
 

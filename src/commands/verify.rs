@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 /// What one case gave.
-pub(super) struct Replayed {
+pub(crate) struct Replayed {
     /// The case's name.
     pub(super) id: String,
     /// What differs, with the version.
@@ -76,7 +76,11 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     Ok(if differing.is_empty() { Exit::Fine } else { Exit::CheckSaysNo })
 }
 
-fn replay(file: &Path, number: usize, line: &str) -> Result<Replayed, Failure> {
+/// Replays one line of a file.
+///
+/// # Errors
+/// If the line cannot be read.
+pub(crate) fn replay(file: &Path, number: usize, line: &str) -> Result<Replayed, Failure> {
     let kind = LineKind::of(line).map_err(|error| read::json_failure(file, number, line, &error))?;
     match kind {
         Some(LineKind::Plan) => plans::replay(file, number, line),

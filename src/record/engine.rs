@@ -73,6 +73,15 @@ pub(crate) struct RecordedEngine {
     /// Whether the language model runs alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) language_model_only: Option<bool>,
+    /// Whether the model's own window is not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) disable_sliding_window: Option<bool>,
+    /// What is set on the model's config once it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hf_overrides: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Whether the encoder is whole on each rank (`data`) or split (`weights`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mm_encoder_tp_mode: Option<String>,
     /// The KV cache's dtype.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kv_cache_dtype: Option<String>,

@@ -273,15 +273,18 @@ fn pool(planned: &Planned<'_>, terminal: &mut Terminal<'_>) -> io::Result<()> {
     }
 }
 
-/// What a request takes: a fixed part, and a block for every so many tokens.
+/// What a request takes: blocks for states, one for every so many tokens, and windows up to their reservation.
 fn capacity_line(plan: &Plan, pool: &Pool, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let mut fixed = 0_u64;
+    let (mut fixed, mut bounded) = (0_u64, 0_u64);
     let mut slopes: Vec<(u64, u64)> = Vec::new();
-    for group in &plan.capacity {
-        match group.tokens_per_block {
-            None => fixed = fixed.saturating_add(group.max_blocks),
+    for (group, takes) in plan.grouping.groups.iter().zip(&plan.capacity) {
+        match takes.tokens_per_block {
+            None if plan.grouping.specs.spec(group.first_spec()).has_window() => {
+                bounded = bounded.saturating_add(takes.max_blocks);
+            }
+            None => fixed = fixed.saturating_add(takes.max_blocks),
             Some(tokens) => {
-                fixed = fixed.saturating_add(group.fixed_blocks);
+                fixed = fixed.saturating_add(takes.fixed_blocks);
                 match slopes.iter_mut().find(|(known, _)| *known == tokens) {
                     Some((_, groups)) => *groups += 1,
                     None => slopes.push((tokens, 1)),
@@ -289,12 +292,19 @@ fn capacity_line(plan: &Plan, pool: &Pool, terminal: &mut Terminal<'_>) -> io::R
             }
         }
     }
-    let growth: Vec<String> = slopes
-        .iter()
-        .map(|(tokens, groups)| format!("{} every {} tokens", count(*groups, "block"), thousands(*tokens)))
-        .collect();
-    let growth = if growth.is_empty() { String::new() } else { format!(", and {}", growth.join(", ")) };
-    writeln!(terminal.out, "a request takes        {}{growth}", count(fixed, "block"))?;
+    let mut parts = Vec::new();
+    if fixed > 0 || (slopes.is_empty() && bounded == 0) {
+        parts.push(count(fixed, "block"));
+    }
+    parts.extend(
+        slopes.iter().map(|(tokens, groups)| {
+            format!("{} every {} tokens", count(*groups, "block"), thousands(*tokens))
+        }),
+    );
+    if bounded > 0 {
+        parts.push(format!("at most {} of windows", thousands(bounded)));
+    }
+    writeln!(terminal.out, "a request takes        {}", parts.join(", and "))?;
     let usable = pool.num_blocks.saturating_sub(1);
     writeln!(terminal.out, "usable blocks          {}", thousands(usable))
 }

@@ -6,7 +6,7 @@ use super::complaint::Complaint;
 use super::fields::{self, Fields};
 use super::grouping;
 use super::quantity;
-use super::tree::{Node, Value};
+use super::tree::{Node, Value, same_key};
 
 const WHAT: &str = "engine setting";
 
@@ -39,6 +39,52 @@ pub(super) const NAMES: &[&str] = &[
 /// Shorter names, as vLLM has them too.
 pub(super) const SHORT_NAMES: &[&str] =
     &["tp", "dcp", "pcp", "pp", "VLLM_PP_LAYER_PARTITION", "VLLM_KV_CACHE_LAYOUT"];
+
+/// Settings that say one thing, the first by its full name: one laid over another takes its place.
+const SAME: &[&[&str]] = &[
+    &["tensor-parallel-size", "tp"],
+    &["decode-context-parallel-size", "dcp"],
+    &["prefill-context-parallel-size", "pcp"],
+    &["pipeline-parallel-size", "pp"],
+    &["pipeline-stage-layers", "VLLM_PP_LAYER_PARTITION"],
+    &["kv-cache-layout", "VLLM_KV_CACHE_LAYOUT"],
+    &["kv-cache-memory", "kv-cache-memory-bytes"],
+    &["max-concurrent-batches", "async-scheduling"],
+];
+
+/// The settings that say what `name` says, by all their names; none where it has only one.
+fn same(name: &str) -> &'static [&'static str] {
+    SAME.iter().find(|names| names.iter().any(|known| same_key(known, name))).copied().unwrap_or_default()
+}
+
+/// The full name of a setting.
+pub(super) fn full_name(name: &str) -> String {
+    let known = NAMES.iter().find(|known| same_key(known, name)).copied();
+    same(name).first().copied().or(known).unwrap_or(name).to_owned()
+}
+
+/// The settings at `lower` that `upper` does not say in other words.
+pub(super) fn left_under(mut lower: Node, upper: &Node) -> Node {
+    if let (Value::Map(entries), Value::Map(over)) = (&mut lower.value, &upper.value) {
+        entries.retain(|(key, _)| {
+            !over.iter().any(|(upper, _)| {
+                !same_key(&key.name, &upper.name)
+                    && same(&upper.name).iter().any(|name| same_key(name, &key.name))
+            })
+        });
+    }
+    lower
+}
+
+/// The tensor parallel ranks that a scenario's settings name.
+pub(super) fn stated_ranks(tree: &Node) -> Option<u64> {
+    let Value::Map(entries) = &tree.value else { return None };
+    let (_, engine) = entries.iter().find(|(key, _)| key.name == "engine")?;
+    let Value::Map(settings) = &engine.value else { return None };
+    let ranks = |key: &str| full_name(key) == "tensor-parallel-size";
+    let (_, node) = settings.iter().find(|(key, _)| ranks(&key.name))?;
+    quantity::count("tensor-parallel-size", node).ok()
+}
 
 const LAYOUTS: &[Layout] =
     &[Layout::Lbhnc, Layout::Lbnhc, Layout::Lhbnc, Layout::Blhnc, Layout::Blnhc, Layout::Bhlnc];
@@ -202,13 +248,16 @@ impl Engine {
 
     fn lengths(&mut self, entries: &mut Fields) -> Result<(), Complaint> {
         let settings = &mut self.settings;
-        let derived = entries.count("derived-max-model-len")?;
+        let derived = entries
+            .take("derived-max-model-len")
+            .map(|node| quantity::tokens("derived-max-model-len", &node))
+            .transpose()?;
         if let Some(node) = entries.take("max-model-len") {
             let auto = matches!(&node.value, Value::Int(-1))
                 || matches!(&node.value, Value::Text(text) if text == "auto");
             settings.auto_fit_max_model_len = auto;
             if !auto {
-                settings.max_model_len = quantity::count("max-model-len", &node)?;
+                settings.max_model_len = quantity::tokens("max-model-len", &node)?;
             } else if derived.is_none() {
                 return Err(Complaint::at(
                     &node.place,
@@ -220,8 +269,8 @@ impl Engine {
         if let (true, Some(derived)) = (settings.auto_fit_max_model_len, derived) {
             settings.max_model_len = derived;
         }
-        if let Some(value) = entries.count("max-num-batched-tokens")? {
-            settings.max_num_batched_tokens = value;
+        if let Some(node) = entries.take("max-num-batched-tokens") {
+            settings.max_num_batched_tokens = quantity::tokens("max-num-batched-tokens", &node)?;
         }
         if let Some(node) = entries.take("max-num-encoder-input-tokens") {
             settings.max_num_encoder_input_tokens = quantity::natural("max-num-encoder-input-tokens", &node)?;
@@ -229,8 +278,8 @@ impl Engine {
         if let Some(node) = entries.take("num-prefill-lookahead-tokens") {
             settings.num_prefill_lookahead_tokens = quantity::natural("num-prefill-lookahead-tokens", &node)?;
         }
-        if let Some(value) = entries.count("max-num-seqs")? {
-            self.max_num_seqs = Some(value);
+        if let Some(node) = entries.take("max-num-seqs") {
+            self.max_num_seqs = Some(quantity::tokens("max-num-seqs", &node)?);
         }
         if let Some(node) = entries.take("num-speculative-tokens") {
             self.num_speculative_tokens = Some(quantity::natural("num-speculative-tokens", &node)?);
@@ -242,7 +291,7 @@ impl Engine {
 /// The most ranks of one kind.
 const RANKS: u64 = 65_536;
 
-fn version(node: &Node) -> Result<EngineVersion, Complaint> {
+pub(super) fn version(node: &Node) -> Result<EngineVersion, Complaint> {
     let text = fields::written(node);
     let text = text.trim_matches(['"', '\'']);
     text.parse().map_err(|error: planner::engine::UnknownVersion| {

@@ -9,7 +9,7 @@ use super::complaint::{Complaint, nearest};
 use super::overrides::Override;
 use super::tree::{self, BYTES, Node, Place, Source, Value};
 use super::written::Written;
-use super::{Scenario, recorded, written, zoo};
+use super::{Scenario, engine, recorded, written, zoo};
 use crate::failure::Failure;
 use crate::record::{LineKind, read};
 
@@ -26,29 +26,44 @@ pub(super) fn load(name: &str, overrides: &[Override]) -> Result<Vec<Scenario>, 
     match found {
         Found::Tree(base) => {
             for (arm_name, tree) in arms(&base)? {
+                let ranks = engine::stated_ranks(&tree);
                 let tree = overrides.iter().try_fold(tree, |tree, over| over.onto_tree(tree))?;
                 let mut written = written::read(arm_name, tree)?;
                 for over in overrides {
                     over.onto_written(&mut written, false)?;
                 }
-                all.push(written.resolve()?);
+                all.push(resolved(written, ranks, overrides)?);
             }
         }
         Found::Recorded(cases) => {
             for mut written in cases {
+                let ranks = Some(written.engine.settings.tensor_parallel_size);
                 for over in overrides {
                     over.onto_written(&mut written, true)?;
                 }
-                all.push(written.resolve()?);
+                all.push(resolved(written, ranks, overrides)?);
             }
         }
     }
     Ok(all)
 }
 
-/// The scenarios of a text in YAML, as of a file in no folder.
+/// The scenario of a file whose specs are of `ranks` ranks.
+fn resolved(written: Written, ranks: Option<u64>, overrides: &[Override]) -> Result<Scenario, Complaint> {
+    let mut notes = Vec::new();
+    for over in overrides {
+        notes.extend(over.fits_ranks(ranks, &written)?);
+    }
+    Ok(Scenario { notes, ..written.resolve()? })
+}
+
+/// The scenarios of a text, as of a file in no folder that does not end in `.jsonl`.
 #[cfg(test)]
 pub(super) fn of_text(name: &str, text: String) -> Result<Vec<Scenario>, Failure> {
+    if let Some(cases) = json_cases(&text) {
+        let read = |case: &String| Ok(recorded::line(Path::new(name), 1, case)?.resolve()?);
+        return cases.iter().map(read).collect();
+    }
     let source = Rc::new(Source { name: name.to_owned(), text });
     let Found::Tree(base) = base(name, &source, None, None)? else { return Ok(Vec::new()) };
     arms(&base)?.into_iter().map(|(arm, tree)| Ok(written::read(arm, tree)?.resolve()?)).collect()

@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
-use planner::Field;
+use planner::{EngineVersion, Field};
 
 use super::complaint::Complaint;
 use super::engine;
+use super::fields;
 use super::layers::Reader;
+use super::quantity;
 use super::tree::{self, Key, Node, Place, Source, Value};
 use super::written::Written;
 use crate::failure::Failure;
+use crate::model_file::MaxModelLen;
 
 /// One override.
 #[derive(Debug, Clone)]
@@ -28,6 +31,21 @@ enum Target {
     Layers { from: usize, to: usize, field: String },
 }
 
+/// A setting that importing a config reads, so that the layers change with it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Routed {
+    /// Which engine imports.
+    Version(EngineVersion),
+    /// Ranks.
+    TensorParallel(u64),
+    /// The longest request.
+    MaxModelLen(MaxModelLen),
+    /// Draft tokens a step, at least 1.
+    SpeculativeTokens(u64),
+    /// How states are cached.
+    MambaCacheMode(String),
+}
+
 impl Override {
     /// Parses `KEY=VALUE`.
     ///
@@ -44,6 +62,84 @@ impl Override {
         let target = target(path.trim(), &key)?;
         let value = Rc::new(Source { name: format!("--set {}", path.trim()), text: value.to_owned() });
         Ok(Self { target, value: tree::parse(&value)?, key })
+    }
+
+    /// A flag of vLLM's as `--set NAME=VALUE`.
+    ///
+    /// # Errors
+    /// If the value is no YAML.
+    pub(super) fn flag(flag: &str, name: &str, value: &str) -> Result<Self, Failure> {
+        let source = Rc::new(Source { name: flag.to_owned(), text: value.to_owned() });
+        let key = Place { source: Rc::clone(&source), line: 1, column: 1 };
+        let target = Target::Path(vec!["engine".to_owned(), name.to_owned()]);
+        Ok(Self { target, value: tree::parse(&source)?, key })
+    }
+
+    /// The full name of the engine setting that this changes.
+    fn setting(&self) -> Option<String> {
+        match &self.target {
+            Target::Path(path) => match path.as_slice() {
+                [engine, name] if engine == "engine" => Some(engine::full_name(name)),
+                _ => None,
+            },
+            Target::Layers { .. } => None,
+        }
+    }
+
+    /// As it was written.
+    pub(super) fn words(&self) -> String {
+        let Source { name, text } = &*self.key.source;
+        format!("{name} {text}")
+    }
+
+    /// The setting that importing a config reads, if this is one.
+    ///
+    /// # Errors
+    /// If its value is none that the setting can have.
+    pub(super) fn routed(&self) -> Result<Option<Routed>, Complaint> {
+        let node = &self.value;
+        Ok(match self.setting().as_deref() {
+            Some("version") => Some(Routed::Version(engine::version(node)?)),
+            Some(name @ "tensor-parallel-size") => Some(Routed::TensorParallel(quantity::count(name, node)?)),
+            Some("max-model-len") if is_fitted(node) => Some(Routed::MaxModelLen(MaxModelLen::Fitted)),
+            Some(name @ "max-model-len") => {
+                Some(Routed::MaxModelLen(MaxModelLen::Tokens(quantity::tokens(name, node)?)))
+            }
+            Some(name @ "num-speculative-tokens") => match quantity::natural(name, node)? {
+                0 => None,
+                tokens => Some(Routed::SpeculativeTokens(tokens)),
+            },
+            Some("mamba-cache-mode") => Some(Routed::MambaCacheMode(fields::written(node))),
+            _ => None,
+        })
+    }
+
+    /// Refuses other ranks for specs that are of `stated` ranks and do not change with them; says what changes.
+    ///
+    /// # Errors
+    /// If nothing does.
+    pub(super) fn fits_ranks(
+        &self,
+        stated: Option<u64>,
+        written: &Written,
+    ) -> Result<Option<String>, Complaint> {
+        let ranks = written.engine.settings.tensor_parallel_size;
+        let Some(stated) = stated.filter(|stated| *stated != ranks) else { return Ok(None) };
+        if self.setting().as_deref() != Some("tensor-parallel-size") {
+            return Ok(None);
+        }
+        if written.specs.iter().any(|spec| spec.raw.max_tp_shards.is_some()) {
+            return Ok(Some(format!(
+                "its specs stay those of {stated} ranks; of {ranks} ranks only `kv_tp_replicas`, by `max_tp_shards`, and \
+                 predicted times are counted"
+            )));
+        }
+        Err(Complaint::at(
+            &self.key,
+            format!("the scenario's specs are those of one of {stated} ranks, and planning reads no other number of ranks"),
+        )
+        .hint(format!("import the model for it: `k3plan import hf CONFIG --tp {ranks}`, or `--model CONFIG --tp {ranks}`"))
+        .hint(format!("of a recorded server, record one that runs with `--tensor-parallel-size {ranks}`")))
     }
 
     /// `--grouping NAME` as an override.
@@ -156,6 +252,12 @@ impl Override {
         }
         Ok(())
     }
+}
+
+/// Whether a length is to be fitted.
+fn is_fitted(node: &Node) -> bool {
+    matches!(&node.value, Value::Int(-1))
+        || matches!(&node.value, Value::Text(text) if text.eq_ignore_ascii_case("auto"))
 }
 
 fn spec_names(tree: &Node) -> Vec<String> {

@@ -11,6 +11,7 @@ use serde_saphyr::Spanned;
 use serde_saphyr::budget::BudgetBreach;
 
 use super::complaint::Complaint;
+use super::engine;
 use crate::failure::Failure;
 
 /// Values of a file at most; a scenario of a hundred distinct specs has some thousands.
@@ -88,6 +89,10 @@ impl Node {
                                 below,
                                 Self { value: Value::Null, place: key.place.clone() },
                             );
+                            let lower = match key.name.as_str() {
+                                "engine" => engine::left_under(lower, &node),
+                                _ => lower,
+                            };
                             *below = lower.overlaid(node);
                             *known = key;
                         }

@@ -158,6 +158,8 @@ impl Written {
             title: self.title,
             source: self.source,
             assumed: self.assumed,
+            notes: Vec::new(),
+            imported: None,
             hardware: self.hardware,
             version: self.engine.version,
             model,

@@ -50,6 +50,9 @@ cases=(
   "conv-align|--arch lfm2 --layer-types s,f,s,s,f,s,s,s|--enable-prefix-caching --mamba-cache-mode align"
   "gemma-synchronous|--layers 10 --full-every 3 --window 4000|--no-async-scheduling --max-num-batched-tokens 512"
   "gemma-draft|--layers 6 --full-every 3 --window 512|--speculative-config {\"method\":\"ngram\",\"num_speculative_tokens\":3}"
+  "gemma-no-window|--layers 10 --full-every 5 --window 1024|--disable-sliding-window --max-model-len 1024"
+  "gemma-overrides|--layers 9 --full-every 3 --window 512|--hf-overrides {\"sliding_window\":96,\"num_key_value_heads\":1}"
+  "gemma-two-ranks|--layers 11 --full-every 4 --window 256|--tensor-parallel-size 2"
 )
 if [ "${1:-}" = short ]; then cases=("${cases[@]:0:3}"); shift; fi
 chosen=" $* "
@@ -64,8 +67,11 @@ for case in "${cases[@]}"; do
   "$python" "$here/tiny.py" "$work/$name" $make 2>"$work/log"
   length=(--max-model-len 4096)
   [[ $options == *--max-model-len* ]] && length=()
+  # Threads of two ranks cannot be bound to the cores of one NUMA node.
+  bind=auto
+  [[ $options == *--tensor-parallel-size* ]] && bind=nobind
   # shellcheck disable=SC2086
-  K3PLAN_DUMP=$work/$name.jsonl K3PLAN_DUMP_ID=$name setsid "$python" -m vllm.entrypoints.openai.api_server \
+  K3PLAN_DUMP=$work/$name.jsonl K3PLAN_DUMP_ID=$name VLLM_CPU_OMP_THREADS_BIND=$bind setsid "$python" -m vllm.entrypoints.openai.api_server \
     --host 127.0.0.1 --port "$port" --model "$work/$name" --load-format dummy --enforce-eager --max-num-seqs 16 \
     "${length[@]}" $options >"$work/log" 2>&1 &
   server=$!

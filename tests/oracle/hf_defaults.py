@@ -64,9 +64,18 @@ def entry(cls):
 def main():
     table, failed = {}, []
     names = dict.fromkeys(list(CONFIG_MAPPING.keys()) + list(_CONFIG_REGISTRY))
+    for name in list(names):  # the classes of text configs that go by no name of their own
+        try:
+            text = getattr(_CONFIG_REGISTRY[name](), "text_config", None) if name in _CONFIG_REGISTRY else None
+        except Exception:
+            continue
+        kind = getattr(text, "model_type", None)
+        # Models of the type bailing_hybrid without images come with a class of their own.
+        if kind and kind != "bailing_hybrid" and kind not in names:
+            names[kind] = type(text)
     for name in sorted(names):
         try:
-            cls = _CONFIG_REGISTRY[name] if name in _CONFIG_REGISTRY else CONFIG_MAPPING[name]
+            cls = names[name] or (_CONFIG_REGISTRY[name] if name in _CONFIG_REGISTRY else CONFIG_MAPPING[name])
             e = entry(cls)
         except Exception as err:
             failed.append(f"{name}: {str(err)[:80]}")

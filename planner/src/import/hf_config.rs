@@ -6,6 +6,7 @@
 
 mod align;
 mod architectures;
+mod causal;
 mod config;
 mod defaults;
 mod dense;
@@ -71,8 +72,17 @@ pub fn import(
     draft: Option<&Value>,
     settings: &ImportSettings,
 ) -> Result<Imported, ImportError> {
-    let target = config::Config::new(config)?;
+    let target =
+        config::Config::new(config)?.overridden(&settings.hf_overrides, settings.disable_sliding_window);
     let mut context = settings::Context::new(&target, settings)?;
+    if let Some(window) = dense::window(&target.as_read())?.filter(|_| settings.disable_sliding_window)
+        && window < settings.max_model_len
+    {
+        context.notes.push(format!(
+            "without its window vLLM runs this model up to {window} tokens only, or with \
+             VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
+        ));
+    }
     let mut layers = architectures::layers(&target, &mut context)?;
     refusals::check(&target, &context, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;

@@ -23,6 +23,11 @@ pub(crate) fn import_settings(engine: &Value, version: EngineVersion) -> ImportS
         mamba_cache_dtype: text("mamba_cache_dtype", "auto"),
         mamba_ssm_cache_dtype: text("mamba_ssm_cache_dtype", "auto"),
         language_model_only: engine.get("language_model_only").and_then(Value::as_bool).unwrap_or(false),
+        disable_sliding_window: engine
+            .get("disable_sliding_window")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
+        hf_overrides: engine.get("hf_overrides").and_then(Value::as_object).cloned().unwrap_or_default(),
         // A recording without it is a CPU's.
         platform: text("platform", "cpu").parse().unwrap_or(Platform::Cpu),
         version,
@@ -108,6 +113,10 @@ fn plan_differences(case: &Value, imported: &Imported, recorded: &Value) -> Vec<
         max_num_batched_tokens: number("max_num_batched_tokens").unwrap_or(8192),
         available_memory_bytes: number("available_memory").into_iter().collect(),
         mamba_cache_mode: mamba_cache_mode(engine),
+        disable_hybrid_kv_cache_manager: engine
+            .get("disable_hybrid")
+            .and_then(Value::as_bool)
+            .unwrap_or(false),
         ..EngineSettings::default()
     };
     let rules = version(case).rules();
@@ -149,6 +158,7 @@ fn plan_differences(case: &Value, imported: &Imported, recorded: &Value) -> Vec<
     check("bytes_per_block", plan.bytes_per_block.into());
     check("num_blocks", plan.fitting_pool().map(|pool| pool.num_blocks).into());
     check("max_concurrency", plan.fitting_pool().map(|pool| pool.max_concurrency).into());
-    check("blocks_per_max_len_request", plan.blocks_per_max_len_request(&settings, &rules).ok().into());
+    let blocks = plan.pool.as_ref().and_then(|_| plan.blocks_per_max_len_request(&settings, &rules).ok());
+    check("blocks_per_max_len_request", blocks.into());
     found
 }

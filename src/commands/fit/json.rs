@@ -38,10 +38,13 @@ struct Length {
     tokens: u64,
     blocks: u64,
     sequences: u64,
+    decoding_blocks: u64,
+    decoding_sequences: u64,
 }
 
 fn length(at: &AtLength) -> Length {
-    Length { tokens: at.tokens, blocks: at.blocks, sequences: at.sequences }
+    let AtLength { tokens, blocks, sequences, decoding_blocks, decoding_sequences } = *at;
+    Length { tokens, blocks, sequences, decoding_blocks, decoding_sequences }
 }
 
 /// Writes the report.

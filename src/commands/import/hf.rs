@@ -9,6 +9,7 @@ use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::model_file::{EngineFlags, ModelFile};
+use crate::scenario::{SettingFlags, batch_note, parse_count, parse_memory};
 use crate::terminal::Terminal;
 
 /// Write the layers of a Hugging Face config as a scenario
@@ -27,8 +28,15 @@ pub(crate) struct Args {
     engine: Option<String>,
 
     /// Memory for the KV cache of each worker, such as 40GiB.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, visible_alias = "kv-cache-memory-bytes", value_name = "SIZE")]
     kv_cache_memory: Option<String>,
+
+    /// Requests that run at once at most.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    max_num_seqs: Option<u64>,
+
+    #[command(flatten)]
+    settings: SettingFlags,
 
     #[command(flatten)]
     flags: EngineFlags,
@@ -43,7 +51,20 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         None => None,
     };
     let file = args.flags.read(&args.config, version)?;
-    let text = yaml(&file, &args.config.display().to_string(), args.kv_cache_memory.as_deref());
+    if file.imported.model.is_empty() {
+        return Err(Failure::new(format!("failed to import `{}`", args.config.display()))
+            .caused_by(
+                "no layer has a KV cache: its tokens look both ways (`is_causal`), and vLLM makes no groups",
+            )
+            .into());
+    }
+    let mut more = args.settings.given();
+    more.extend(args.max_num_seqs.map(|seqs| ("max-num-seqs", seqs.to_string())));
+    if let Some(memory) = &args.kv_cache_memory {
+        parse_memory("--kv-cache-memory", memory)?;
+        more.push(("kv-cache-memory", quoted(memory)));
+    }
+    let text = yaml(&file, &args.config.display().to_string(), &more);
     match &args.output {
         Some(path) => std::fs::write(path, text).map_err(|error| {
             Failure::new(format!("failed to write `{}`", path.display())).caused_by(error)
@@ -58,8 +79,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn yaml(file: &ModelFile, source: &str, memory: Option<&str>) -> String {
-    let ModelFile { name, imported, settings } = file;
+fn yaml(file: &ModelFile, source: &str, more: &[(&str, String)]) -> String {
+    let ModelFile { name, imported, settings, fits_length } = file;
     let mut out = String::new();
     // Writing to a String cannot fail.
     let mut line = |text: String| {
@@ -67,9 +88,12 @@ fn yaml(file: &ModelFile, source: &str, memory: Option<&str>) -> String {
     };
     line(format!("title: {}", quoted(&format!("{name} ({})", imported.architecture))));
     line(format!("source: {}", quoted(&format!("{source}, imported for {}", settings.platform.name()))));
-    if !imported.notes.is_empty() {
+    let named = more.iter().any(|(name, _)| *name == "max-num-batched-tokens");
+    let batch = batch_note(&imported.model, settings.version).filter(|_| !named);
+    let assumed: Vec<&String> = imported.notes.iter().chain(&batch).collect();
+    if !assumed.is_empty() {
         line("assumed:".to_owned());
-        for note in &imported.notes {
+        for note in assumed {
             line(format!("  - {}", quoted(note)));
         }
     }
@@ -77,7 +101,12 @@ fn yaml(file: &ModelFile, source: &str, memory: Option<&str>) -> String {
     line("engine:".to_owned());
     line(format!("  version: \"{}\"", settings.version));
     line(format!("  tensor-parallel-size: {}", settings.tensor_parallel_size));
-    line(format!("  max-model-len: {}", settings.max_model_len));
+    if *fits_length {
+        line("  max-model-len: auto".to_owned());
+        line(format!("  derived-max-model-len: {}", settings.max_model_len));
+    } else {
+        line(format!("  max-model-len: {}", settings.max_model_len));
+    }
     if has_states(&imported.model) {
         let mode = serde_json::to_value(settings.mamba_cache_mode).unwrap_or_default();
         line(format!("  mamba-cache-mode: {}", mode.as_str().unwrap_or("none")));
@@ -88,8 +117,8 @@ fn yaml(file: &ModelFile, source: &str, memory: Option<&str>) -> String {
     if let Some(layout) = imported.layout {
         line(format!("  kv-cache-layout: {}", layout.name()));
     }
-    if let Some(memory) = memory {
-        line(format!("  kv-cache-memory: {}", quoted(memory)));
+    for (name, value) in more {
+        line(format!("  {name}: {value}"));
     }
     line(String::new());
     line("specs:".to_owned());

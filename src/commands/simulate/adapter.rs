@@ -2,11 +2,12 @@
 
 use planner::spec::{AttentionKind, KvCacheSpec};
 use planner::{GroupSpec, MambaCacheMode, SpecId};
+use simulator::cost::Hardware;
 use simulator::{DraftMethod, Engine, Group, Manager, Policy, Speculative, StateMode};
 
 use crate::failure::Failure;
 use crate::predict::groups::Family;
-use crate::scenario::{ModelArgs, Scenario};
+use crate::scenario::Scenario;
 
 /// What the scheduler is told besides the scenario.
 #[derive(Debug, Clone, clap::Args)]
@@ -15,7 +16,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "N")]
     num_blocks: Option<u32>,
 
-    /// Requests that run at once at most [default: from the scenario, or 256].
+    /// Requests that run at once at most [default: from the scenario, vLLM's for the hardware, or 256].
     #[arg(long, value_name = "N")]
     max_num_seqs: Option<u32>,
 
@@ -35,9 +36,9 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "K")]
     drafts: Option<u32>,
 
-    /// How drafts are made [default: dspark].
-    #[arg(long, value_enum, default_value = "dspark", value_name = "NAME")]
-    draft_method: DraftName,
+    /// How drafts are made [default: as `--method` of a `--model`, or dspark].
+    #[arg(long, value_enum, value_name = "NAME")]
+    draft_method: Option<DraftName>,
 
     /// Share of the blocks kept free when a request is let in.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
@@ -76,10 +77,13 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// The platform of a scenario's hardware, or of the model that is imported.
-    pub(crate) fn of(scenario: &Scenario, model: &ModelArgs) -> Self {
+    /// The platform of the hardware that times are predicted for, of a scenario's own, or of a model's import.
+    pub(crate) fn of(scenario: &Scenario, hardware: Option<&Hardware>) -> Self {
+        if let Some(hardware) = hardware {
+            return if hardware.platform == "rocm" { Self::Rocm } else { Self::Nvidia };
+        }
         let name = scenario.hardware.as_ref().map_or("", |hardware| hardware.name.as_str());
-        let imported = model.model.is_some() && model.flags.platform.as_deref() == Some("rocm");
+        let imported = scenario.imported.as_ref().is_some_and(|from| from.platform == "rocm");
         if imported || name.contains("AMD") || name.contains("Instinct") { Self::Rocm } else { Self::Nvidia }
     }
 
@@ -134,12 +138,28 @@ pub(crate) fn setup(scenario: &Scenario, args: &EngineArgs) -> Result<Setup, Fai
             ));
         }
     };
+    let imported = scenario.imported.as_ref().and_then(|from| from.method.as_deref());
     let drafts = match (args.drafts, scenario.num_speculative_tokens) {
+        (Some(drafts), Some(own)) if imported.is_some() && u64::from(drafts) != own => {
+            return Err(fail(format!("`--drafts {drafts}` contradicts the model's `--num-speculative-tokens {own}`"))
+                .hint("write `--num-speculative-tokens` alone: the model's layers and the simulation both follow it"));
+        }
         (Some(drafts), _) => drafts,
         (None, Some(drafts)) => small("the number of draft tokens", drafts)?,
         (None, None) => 0,
     };
-    let speculative = (drafts > 0).then(|| Speculative::new(method(args.draft_method), drafts));
+    let own = imported.and_then(of_model);
+    let named = match (args.draft_method.map(method), own) {
+        (Some(named), Some(own)) if named != own => {
+            return Err(fail(format!(
+                "`--draft-method` contradicts the model's method, {}",
+                imported.unwrap_or_default()
+            ))
+            .hint("write `--method` alone: the model's layers and the simulation both follow it"));
+        }
+        (named, own) => named.or(own).unwrap_or(DraftMethod::Dspark),
+    };
+    let speculative = (drafts > 0).then(|| Speculative::new(named, drafts));
     let mut groups = Vec::new();
     let (mut families, mut words) = (Vec::new(), Vec::new());
     let draft_only = |layers: &[u32]| layers.iter().all(|&layer| scenario.model.is_draft(layer as usize));
@@ -214,6 +234,19 @@ fn method(name: DraftName) -> DraftMethod {
         DraftName::Dspark => DraftMethod::Dspark,
         DraftName::DraftModel => DraftMethod::DraftModel,
     }
+}
+
+/// The simulated method of one that a model is imported with, where the scheduler knows it.
+fn of_model(name: &str) -> Option<DraftMethod> {
+    Some(match name {
+        "ngram" | "ngram_gpu" => DraftMethod::Ngram,
+        "eagle" | "eagle3" => DraftMethod::Eagle,
+        "dflash" => DraftMethod::Dflash,
+        "dspark" => DraftMethod::Dspark,
+        "draft_model" => DraftMethod::DraftModel,
+        name if name.contains("mtp") => DraftMethod::MultiModuleMtp,
+        _ => return None,
+    })
 }
 
 /// Equal specs get equal numbers.

@@ -11,6 +11,7 @@ use super::Run;
 use super::timed::Timed;
 use crate::render::number::{bytes, thousands};
 use crate::render::table::{Side, Table};
+use crate::render::words::wrap;
 use crate::terminal::{Style, Terminal};
 
 impl Run {
@@ -70,7 +71,7 @@ fn several(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<()> {
 }
 
 fn one(run: &Run, terminal: &mut Terminal<'_>) -> io::Result<()> {
-    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed } = run;
+    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed, step_words } = run;
     let head = terminal.paint(Style::Bold, name);
     let blocks = u64::from(setup.engine.num_blocks) - 1;
     writeln!(
@@ -100,6 +101,7 @@ fn one(run: &Run, terminal: &mut Terminal<'_>) -> io::Result<()> {
             mean(outcome.ttft_ns_sum),
             mean(outcome.latency_ns_sum),
         )?;
+        writeln!(terminal.out, "  {}", wrap(step_words, 4))?;
     }
     let [decode, verify, mixed] = meter.steps;
     writeln!(
@@ -217,7 +219,7 @@ pub(super) fn json(runs: &[Run], terminal: &mut Terminal<'_>) -> io::Result<()> 
 }
 
 fn run_json(run: &Run, first: Option<&Timed>) -> Value {
-    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed } = run;
+    let Run { name, platform, setup, builders, outcome, meter, offload, tally, timed, step_words } = run;
     let groups: Vec<Value> = meter
         .by_group
         .iter()
@@ -275,6 +277,7 @@ fn run_json(run: &Run, first: Option<&Timed>) -> Value {
         "requests_sum": tally.requests,
         "resumed": tally.resumed,
         "scenario": name,
+        "step_times": timed.is_none().then_some(step_words),
         "steps": outcome.steps,
         "steps_decode": decode,
         "steps_mixed": mixed,

@@ -1,6 +1,9 @@
 //! How long the simulated steps take on a device, and what clients see of that.
 
+use std::path::Path;
+
 use hdrhistogram::Histogram;
+use serde_json::Value;
 use simulator::cost::calibrate::Subject;
 use simulator::cost::{
     Batch, Breakdown, Component, CostModel, Dispatch, Exposure, Factor, Hardware, Layout, Prompt,
@@ -11,6 +14,7 @@ use simulator::{Clock, EndedRequest, Step};
 use super::Args;
 use super::adapter::Setup;
 use crate::failure::Failure;
+use crate::model_file::read_config;
 use crate::predict::calibration::{CalibrationFile, NINETY, Off};
 use crate::predict::models;
 use crate::predict::precision;
@@ -67,6 +71,42 @@ pub(super) struct Device {
     pub(super) host_times: f64,
 }
 
+impl TimeArgs {
+    /// The device whose times are predicted.
+    ///
+    /// # Errors
+    /// If none is called so.
+    pub(super) fn hardware(&self) -> Result<Option<&'static Hardware>, Failure> {
+        self.hardware
+            .as_deref()
+            .map(|name| {
+                Hardware::find(name)
+                    .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))
+            })
+            .transpose()
+    }
+
+    /// The flag that names it.
+    pub(super) fn said(&self) -> String {
+        format!("--hardware {}", self.hardware.as_deref().unwrap_or_default())
+    }
+}
+
+/// Refuses a config for times that is of another architecture than the model's own.
+fn same_architecture(model: &Path, own: &models::NamedModel) -> Result<(), Failure> {
+    let of = |config: &Value| config.pointer("/architectures/0").and_then(Value::as_str).map(str::to_owned);
+    match (of(&read_config(model)?), of(&own.config)) {
+        (Some(planned), Some(timed)) if planned != timed => Err(Failure::new(format!(
+            "`--config {}` is another model than `--model {}`",
+            own.name,
+            model.display()
+        ))
+        .caused_by(format!("one is a {timed}, the other a {planned}"))
+        .hint("leave `--config` away: times are counted from the `--model` itself")),
+        _ => Ok(()),
+    }
+}
+
 impl Device {
     /// The device of the flags; `None` where steps take `--step-ms`.
     ///
@@ -74,16 +114,21 @@ impl Device {
     /// If the device, the model or the calibration cannot be read.
     pub(super) fn of(args: &Args, scenario: &Scenario, setup: &Setup) -> Result<Option<Self>, Failure> {
         let time = &args.time;
-        let Some(name) = &time.hardware else { return Ok(None) };
-        let hardware = Hardware::find(name)
-            .map_err(|error| Failure::new("failed to read `--hardware`").caused_by(error))?;
+        let Some(hardware) = time.hardware()? else { return Ok(None) };
+        let name = &hardware.name;
         let file = CalibrationFile::for_platform(&time.calibration, &hardware.platform)?;
         let calibration = file.calibration()?;
-        let imported = args.scenarios.model.model.as_ref().map(|path| path.display().to_string());
-        let model = match (time.config.as_ref().or(imported.as_ref()), models::guess(&scenario.name)) {
-            (Some(config), _) => models::find(config)?,
-            (None, Some(model)) => model,
-            (None, None) => {
+        let imported = scenario.imported.as_ref();
+        let model = match (&time.config, imported, models::guess(&scenario.name)) {
+            (Some(config), None, _) => models::find(config)?,
+            (Some(config), Some(from), _) => {
+                let model = models::find(config)?;
+                same_architecture(&from.config, &model)?;
+                model
+            }
+            (None, Some(from), _) => models::find(&from.config.display().to_string())?,
+            (None, None, Some(model)) => model,
+            (None, None, None) => {
                 return Err(Failure::new(format!("failed to predict times of `{}`", scenario.name))
                     .caused_by("its layers say what it keeps, not what it weighs")
                     .hint("give its config.json, or a public model's name, with `--config`"));
@@ -109,8 +154,10 @@ impl Device {
             })
         };
         let mut target = cost(&model)?;
-        if let Some(draft) = &time.draft_config {
-            target = target.with_draft(cost(&models::find(draft)?)?, 1.0);
+        let imported_draft = imported.and_then(|from| from.draft.as_ref());
+        let draft = time.draft_config.clone().or(imported_draft.map(|path| path.display().to_string()));
+        if let Some(draft) = draft {
+            target = target.with_draft(cost(&models::find(&draft)?)?, 1.0);
         }
         let measured_tpot = time
             .measured_tpot

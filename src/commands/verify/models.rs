@@ -116,8 +116,9 @@ fn import_settings(case: &ModelLine, version: EngineVersion, recorded: &[RawSpec
         mamba_cache_dtype: engine.mamba_cache_dtype.clone().unwrap_or_else(|| "auto".to_owned()),
         mamba_ssm_cache_dtype: engine.mamba_ssm_cache_dtype.clone().unwrap_or_else(|| "auto".to_owned()),
         language_model_only: engine.language_model_only.unwrap_or(false),
-        // A model that was built was not refused for its encoder.
-        splits_encoder: false,
+        splits_encoder: engine.mm_encoder_tp_mode.as_deref() != Some("data"),
+        disable_sliding_window: engine.disable_sliding_window.unwrap_or(false),
+        hf_overrides: engine.hf_overrides.clone().unwrap_or_default(),
         platform: engine.platform.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Platform::Cpu),
         version,
         draft_prefix: if has_prefix { "draft".to_owned() } else { String::new() },

@@ -9,7 +9,9 @@
 use super::config::Config;
 use super::error::ImportError;
 use super::finish::keys_and_values;
+use super::hybrid::nemotron_types;
 use super::layer::{Align, Attention, Cache, Layers};
+use super::layer_types::{LayerType, layer_types};
 use super::platform::{self, Kernels};
 use super::settings::Context;
 use crate::engine::{Rules, WindowBlocks};
@@ -75,18 +77,18 @@ pub(super) fn blocks(
     }
     let rules = settings.version.rules();
     let kernels = Kernels::of(settings, config, layers.use_mla, &context.kv.name);
-    let mut block_size = kernels.block_size(settings.block_size);
+    let mut block_size = context.block_of_draft.unwrap_or_else(|| kernels.block_size(settings.block_size));
     let mut padded = None;
-    let align = layers.align;
+    let align = layers.align.filter(|_| !only_attention(config));
     // Without any attention there is no block to align.
     let has_attention = layers.layers.iter().any(|l| !matches!(l.cache, Cache::State(_) | Cache::Shared(_)));
     // The engine settles a state's block before the platform speaks, so that without attention its default holds.
     let unaligned =
         if has_attention { block_size } else { settings.block_size.unwrap_or(platform::DEFAULT_BLOCK) };
-    if let Some(align) = layers.align.filter(|a| a.state_bytes > 0 && has_attention) {
+    if let Some(align) = align.filter(|a| a.state_bytes > 0 && has_attention) {
         (block_size, padded) = aligned(&align, context, &kernels, block_size, &rules)?;
     }
-    let aligns_states = layers.align.is_some();
+    let aligns_states = align.is_some();
     let mamba_block_size = match settings.mamba_cache_mode {
         MambaCacheMode::None => settings.max_model_len.max(1),
         MambaCacheMode::Align | MambaCacheMode::All if aligns_states && has_attention => block_size,
@@ -105,6 +107,24 @@ pub(super) fn blocks(
         raised_from: align.filter(|_| has_attention).map(|_| kernels.block_size(settings.block_size)),
         state_bytes: align.map(|align| align.state_bytes),
     })
+}
+
+/// Whether the outer config lists attention alone, so that the engine takes the model for no hybrid.
+///
+/// # Source
+/// `ModelConfig.is_hybrid` in `vllm/config/model.py`, vLLM 0.32, which reads `layer_types`; Jamba's and Nemotron-H's classes
+/// make it of their own keys.
+fn only_attention(config: &Config<'_>) -> bool {
+    let own_name = |types: Option<Vec<&str>>| {
+        types.is_none_or(|names| names.iter().all(|name| !matches!(*name, "global" | "indexed_attention")))
+    };
+    let types = match config.text_type() {
+        "nemotron_h" | "nemotron_h_puzzle" => nemotron_types(config).map(Some),
+        _ => layer_types(config),
+    };
+    !config.is_nested()
+        && config.texts("layer_types").is_ok_and(own_name)
+        && matches!(types, Ok(Some(types)) if types.iter().all(|kind| *kind == LayerType::Full))
 }
 
 /// The attention block whose page is at least a state's, and the padding of the state.

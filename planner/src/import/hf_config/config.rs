@@ -1,7 +1,10 @@
 //! What is a key's value: what the file says, what its class renames, what its class fills in?
 //!
 //! An explicit `null` is Python's `None` and hides the class's default. `text` is the nested config of the
-//! language model where there is one, else the config itself.
+//! language model where there is one, else the config itself. What the engine sets after the class has read the file
+//! ([`Later`]) hides both, but not what the class made of them.
+
+mod later;
 
 use std::sync::LazyLock;
 
@@ -11,12 +14,13 @@ use super::MAX_LAYERS;
 use super::defaults::{CLASSES, Class, Preset};
 use super::error::ImportError;
 use crate::dtype::DType;
+use later::Later;
 
 /// Keys that a language model's config is nested under.
 ///
 /// # Source
 /// `get_hf_text_config` in `vllm/transformers_utils/config.py` and transformers' `get_text_config`.
-const NESTED: &[&str] =
+pub(super) const NESTED: &[&str] =
     &["text_config", "llm_config", "language_config", "language_model", "thinker_config", "text_model"];
 
 /// A text config that is left out.
@@ -32,8 +36,10 @@ struct Given {
 
 /// # Source
 /// `_default_text_config_kwargs` in transformers' `models/{glmasr,voxtral}/configuration_*.py`, 5.x;
-/// `Qwen3ASRTextConfig` in `vllm/transformers_utils/configs/qwen3_asr.py`, vLLM 0.32.
+/// `Qwen3ASRTextConfig` and `DeepseekV41Config` in `vllm/transformers_utils/configs/{qwen3_asr,deepseek_v41}.py`,
+/// vLLM 0.32; the latter puts its text's keys beside the outer type.
 const GIVEN: &[Given] = &[
+    Given { outer: "deepseek_v41", class: Some("deepseek_v41"), keys: &[] },
     Given {
         outer: "glmasr",
         class: None,
@@ -80,6 +86,12 @@ pub(super) struct Config<'a> {
     given: &'static [(&'static str, Preset)],
     architecture: String,
     text_type: String,
+    /// The keys that lead from the root to the text.
+    path: Vec<&'static str>,
+    /// What the engine sets after the class has read the file.
+    later: Later<'a>,
+    /// The window that the cache has from another model, where it has.
+    window_in_force: Option<Option<u64>>,
 }
 
 /// A value, from the file or the class.
@@ -100,15 +112,19 @@ impl<'a> Config<'a> {
             .unwrap_or_default()
             .to_owned();
         let mut text = root;
+        let mut path = Vec::new();
         let mut text_type = string(root, "model_type");
         // At most three levels: a thinker's text config is the deepest known.
         for _ in 0..3 {
             let outer = class(&text_type);
-            let nested = NESTED.iter().find_map(|key| text.get(*key).and_then(Value::as_object));
+            let nested = NESTED.iter().find_map(|key| Some((*key, text.get(*key)?.as_object()?)));
             // A class makes the default of a text config that is left out, unless its keys stand beside.
             let flat = ["num_hidden_layers", "hidden_size"].iter().any(|key| text.contains_key(*key));
             let left_out = outer.is_some_and(|outer| outer.text.is_some()) && !flat;
-            let Some(nested) = nested.or_else(|| left_out.then_some(&*EMPTY)) else { break };
+            let Some((key, nested)) = nested.or_else(|| left_out.then_some(("text_config", &*EMPTY))) else {
+                break;
+            };
+            path.push(key);
             text = nested;
             let own = string(nested, "model_type");
             text_type =
@@ -120,7 +136,88 @@ impl<'a> Config<'a> {
             own.clone_into(&mut text_type);
         }
         let (class, given) = (class(&text_type), given.map_or(&[][..], |given| given.keys));
-        Ok(Self { root, text, class, given, architecture, text_type })
+        Ok(Self {
+            root,
+            text,
+            class,
+            given,
+            architecture,
+            text_type,
+            path,
+            later: Later::default(),
+            window_in_force: None,
+        })
+    }
+
+    /// The same with what `--hf-overrides` sets once the file is read, and without the window of
+    /// `--disable-sliding-window`.
+    ///
+    /// # Source
+    /// `ModelConfig.__post_init__`, `_apply_dict_overrides` and `_update_nested` in `vllm/config/model.py`, `get_config`
+    /// in `vllm/transformers_utils/config.py`, vLLM 0.32.
+    pub(super) fn overridden(
+        mut self,
+        overrides: &'a Map<String, Value>,
+        disable_sliding_window: bool,
+    ) -> Self {
+        self.later = Later::of(overrides, &self.path, disable_sliding_window);
+        if let Some(list) = self.later.root("architectures").and_then(Value::as_array) {
+            self.architecture = list.first().and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
+        if let Some(kind) = self.later.text("model_type").and_then(Value::as_str) {
+            kind.clone_into(&mut self.text_type);
+        }
+        self
+    }
+
+    /// The same model in an engine whose cache has the window of another.
+    pub(super) const fn under_window(mut self, window: Option<u64>) -> Self {
+        self.window_in_force = Some(window);
+        self
+    }
+
+    /// The window that the cache has from another model; `None` where it has the model's own.
+    pub(super) const fn window_in_force(&self) -> Option<Option<u64>> {
+        self.window_in_force
+    }
+
+    /// The model type beside the text config.
+    pub(super) fn root_type(&self) -> &'a str {
+        self.at_root("model_type").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The config as its class reads the file.
+    pub(super) fn as_read(&self) -> Self {
+        let mut config = self.clone();
+        config.later = Later::default();
+        config
+    }
+
+    /// A value of the root, or of what is set there later.
+    pub(super) fn at_root(&self, key: &str) -> Option<&'a Value> {
+        self.later.root(key).or_else(|| self.root.get(key))
+    }
+
+    /// A value of the text config's file, or of what is set there later.
+    fn at_text(&self, key: &str) -> Option<&'a Value> {
+        self.later.text(key).or_else(|| self.text.get(key))
+    }
+
+    /// What is set later under any of the names of `key`.
+    fn set_later(&self, key: &str) -> Option<&'a Value> {
+        if self.later.is_empty() {
+            return None;
+        }
+        self.later.text(key).or_else(|| {
+            let renamed = self.class?.rename.iter();
+            renamed
+                .filter_map(|(old, new)| match key {
+                    _ if *old == key => Some(*new),
+                    _ if *new == key => Some(*old),
+                    _ => None,
+                })
+                .find_map(|name| self.later.text(name))
+        })
     }
 
     /// A draft model's config: also EAGLE's wrapper, and the form of the library Speculators.
@@ -167,16 +264,18 @@ impl<'a> Config<'a> {
 
     /// The quantisation of the checkpoint.
     pub(super) fn quantization(&self) -> Option<&'a Value> {
-        let of = |map: &'a Map<String, Value>| {
-            ["quantization_config", "compression_config"]
-                .iter()
-                .find_map(|key| map.get(*key).filter(|v| v.is_object()))
-        };
-        of(self.root).or_else(|| of(self.text))
+        const KEYS: [&str; 2] = ["quantization_config", "compression_config"];
+        let of = |value: Option<&'a Value>| value.filter(|v| v.is_object());
+        KEYS.iter()
+            .find_map(|key| of(self.at_root(key)))
+            .or_else(|| KEYS.iter().find_map(|key| of(self.at_text(key))))
     }
 
     /// The value of `key`; `None` where the attribute does not exist.
     pub(super) fn find(&self, key: &str) -> Option<Found<'a>> {
+        if let Some(value) = self.set_later(key) {
+            return Some(Found::File(value));
+        }
         if let Some(value) = self.text.get(key) {
             return Some(Found::File(value));
         }
@@ -198,19 +297,26 @@ impl<'a> Config<'a> {
         default(class, key).map(Found::Class)
     }
 
-    /// The whole number that the file itself states; `None` where it is missing or null.
+    /// The whole number that the file itself states, or what is set later; `None` where it is missing or null.
     pub(super) fn stated(&self, key: &str) -> Result<Option<u64>, ImportError> {
-        self.text.get(key).map_or(Ok(None), |value| whole_value(key, value))
+        self.at_text(key).map_or(Ok(None), |value| whole_value(key, value))
     }
 
     /// Whether the file itself has the key, and more than null.
     pub(super) fn is_stated(&self, key: &str) -> bool {
-        self.text.get(key).is_some_and(|value| !value.is_null())
+        self.at_text(key).is_some_and(|value| !value.is_null())
     }
 
     /// Whether the file says null, or 0, which the engine makes one of.
     pub(super) fn is_null(&self, key: &str) -> bool {
-        self.text.get(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
+        self.at_text(key).is_some_and(|value| value.is_null() || value.as_u64() == Some(0))
+    }
+
+    /// The rotary parameters of the text config, a set for all layers or one a type of layer.
+    pub(super) fn rope_parameters(&self) -> Option<&'a Map<String, Value>> {
+        ["rope_parameters", "rope_scaling"]
+            .iter()
+            .find_map(|key| self.at_text(key).and_then(Value::as_object))
     }
 
     /// The rotary parameters, where positions are of three axes (M-RoPE), which a language model alone does not
@@ -221,13 +327,13 @@ impl<'a> Config<'a> {
         }
         ["rope_parameters", "rope_scaling"]
             .iter()
-            .filter_map(|key| self.text.get(*key).and_then(Value::as_object))
+            .filter_map(|key| self.at_text(key).and_then(Value::as_object))
             .find(|map| map.get("mrope_section").is_some_and(|value| !value.is_null()))
     }
 
     /// A whole number beside the text config.
     pub(super) fn outer(&self, key: &str) -> Result<Option<u64>, ImportError> {
-        self.root.get(key).map_or(Ok(None), |value| whole_value(key, value))
+        self.at_root(key).map_or(Ok(None), |value| whole_value(key, value))
     }
 
     /// An object beside the text config, such as the audio tower's.
@@ -387,10 +493,11 @@ impl<'a> Config<'a> {
             }
             return Ok(dtype);
         }
-        let of = |map: &'a Map<String, Value>| {
-            ["dtype", "torch_dtype"].iter().find_map(|key| map.get(*key).filter(|v| !v.is_null()))
-        };
-        match of(self.root).or_else(|| of(self.text)) {
+        let stated =
+            ["dtype", "torch_dtype"].iter().find_map(|key| self.at_root(key).filter(|v| !v.is_null()));
+        let in_text =
+            || ["dtype", "torch_dtype"].iter().find_map(|key| self.at_text(key).filter(|v| !v.is_null()));
+        match stated.or_else(in_text) {
             None => {
                 notes.push("the config states no dtype: taken as bfloat16".to_owned());
                 Ok(DType::BFloat16)

@@ -61,6 +61,8 @@ pub(super) enum Window {
     Types(u64),
     /// The same where there is a list.
     MaybeTypes,
+    /// `interleaved_sliding_window`, a window or null for each layer; without it as [`Self::MaybeTypes`].
+    Interleaved,
     /// Every layer of an even index.
     EvenLayers,
 }
@@ -73,6 +75,9 @@ pub(super) const LLAMA: Dense =
 /// # Source
 /// `create_engine_config` in `vllm/engine/arg_utils.py`.
 pub(super) fn model_window(config: &Config<'_>) -> Result<Option<u64>, ImportError> {
+    if let Some(window) = config.window_in_force() {
+        return Ok(window);
+    }
     // Its list of types goes by another name, which the engine does not look at.
     let listed = if config.text_type().starts_with("nemotron_h") { None } else { layer_types(config)? };
     let all_slide = listed.is_none_or(|types| types.iter().all(|t| *t == LayerType::Sliding));
@@ -232,7 +237,19 @@ pub(super) fn windows(config: &Config<'_>, rule: Window, n: u64) -> Result<Vec<O
     match rule {
         Window::Model => Ok(vec![model; index(n)]),
         Window::Types(more) => by_types(need_layer_types(config, n)?, more),
-        Window::MaybeTypes => match layer_types(config)? {
+        Window::Interleaved if config.has("interleaved_sliding_window") => {
+            let key = "interleaved_sliding_window";
+            let listed = config.list(key)?.unwrap_or_default();
+            if (listed.len() as u64) < n {
+                return Err(ImportError::ListTooShort {
+                    key: key.to_owned(),
+                    length: listed.len(),
+                    layers: n,
+                });
+            }
+            listed.iter().map(|value| Ok(super::config::whole_value(key, value)?.or(model))).collect()
+        }
+        Window::MaybeTypes | Window::Interleaved => match layer_types(config)? {
             Some(types) if !types.is_empty() => by_types(types, 0),
             _ => Ok(vec![model; index(n)]),
         },

@@ -15,6 +15,7 @@ use super::error::ImportError;
 use super::hybrid::latent_size;
 use super::layer::{Attention, Cache, Latent, Layer, Layers};
 use super::own;
+use super::platform;
 use super::refusals;
 use super::settings::Context;
 
@@ -34,6 +35,9 @@ pub(super) fn append(
         return Ok(());
     }
     let draft = draft.map(Config::new_draft).transpose()?;
+    // The target's file is read again for its heads, and the overrides are not told to them: `SpeculativeConfig` in
+    // `vllm/config/speculative.py`, vLLM 0.32.
+    let own = target.as_read();
     draft.as_ref().filter(|draft| !draft.is_wrapped()).map_or(Ok(()), refusals::class)?;
     layers.draft_from = Some(layers.layers.len());
     let prefix = match context.settings.draft_prefix.as_str() {
@@ -42,9 +46,15 @@ pub(super) fn append(
     };
     let start = first_layer(target)?;
     let added = match (method, &draft) {
-        ("draft_model", Some(draft)) => {
+        // The same cache, with the window that the target leaves in force: `_create_draft_vllm_config` in
+        // `vllm/v1/spec_decode/draft_model.py`, vLLM 0.32.
+        ("draft_model", Some(draft)) if !mtp::is_converted(draft)? => {
             let prefix = if prefix.is_empty() { "draft_model." } else { &prefix };
-            let mut added = architectures::layers(draft, context)?.layers;
+            same_vocabulary(target, draft)?;
+            // Its config passes the platform's check too, and the cache's config is the same.
+            context.block_of_draft = platform::forced_by_latents(context.settings.platform, draft);
+            let draft = draft.clone().under_window(dense::model_window(target)?);
+            let mut added = architectures::layers(&draft, context)?.layers;
             for layer in &mut added {
                 layer.name.insert_str(0, prefix);
             }
@@ -58,9 +68,12 @@ pub(super) fn append(
         ("dspark", None) if !matches!(target.text_type(), "deepseek_v4" | "deepseek_v41") => {
             return Err(ImportError::DraftConfigMissing { method: method.to_owned() });
         }
-        ("dspark", None) => mtp::deepseek_v4_stages(target, context, start)?,
+        ("dspark", None) => mtp::deepseek_v4_stages(&own, context, start)?,
         // `mtp`, and the older names of single models' heads.
-        (_, draft) => mtp::layers(target, draft.as_ref().unwrap_or(target), context, start, method)?,
+        (_, draft) => {
+            let config = draft.as_ref().unwrap_or(&own);
+            mtp::layers(target, config, context, first_layer(config)?, method)?
+        }
     };
     let named = added
         .into_iter()
@@ -70,6 +83,19 @@ pub(super) fn append(
         })
         .collect();
     extend(layers, named)
+}
+
+/// A draft that is a model of its own must know the target's tokens.
+///
+/// # Source
+/// `verify_equal_vocab_size_if_draft_model` in `vllm/config/speculative.py`, vLLM 0.32.
+fn same_vocabulary(target: &Config<'_>, draft: &Config<'_>) -> Result<(), ImportError> {
+    match (target.stated("vocab_size")?, draft.stated("vocab_size")?) {
+        (Some(target), Some(draft)) if target != draft => Err(ImportError::Refused(format!(
+            "the draft's vocabulary of {draft} tokens is not the target's of {target}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn extend(layers: &mut Layers, added: Vec<Layer>) -> Result<(), ImportError> {
@@ -219,6 +245,13 @@ fn block_drafts(
     let n = draft.num_layers()?;
     if draft.text_type() == "k3_dspark" || draft.architecture() == "K3DSparkModel" {
         dense::heads(draft, context)?;
+        // `vllm/transformers_utils/configs/k3_dspark.py`, vLLM 0.32.
+        let read = draft.list("target_layer_ids")?.unwrap_or_default().len() as u64;
+        if read == 0 || draft.whole("num_target_layers")? != Some(read) {
+            return Err(ImportError::Refused(
+                "the draft's `num_target_layers` is not the number of its `target_layer_ids`".to_owned(),
+            ));
+        }
         let head_size = latent_size(draft)?;
         let cache =
             Cache::Latent(Latent { head_size, non_causal_multi_token_decode: true, ..Latent::default() });

@@ -6,6 +6,7 @@
 
 use super::Imported;
 use super::align::{self, Blocks};
+use super::causal;
 use super::config::Config;
 use super::error::ImportError;
 use super::layer::{Attention, Cache, Latent, Layers, State};
@@ -27,6 +28,8 @@ pub(super) fn finish(
         context.kv.name = "fp8_ds_mla".into();
     }
     let blocks = align::blocks(config, &context, layers)?;
+    // Blocks are aligned to the attention that the config tells of, cached or not.
+    let encodes = causal::encodes(config)?;
     let mut model = Model::default();
     let mut shared = Vec::new();
     let mut draft_from = None;
@@ -34,7 +37,9 @@ pub(super) fn finish(
         if layers.draft_from == Some(index) {
             draft_from = Some(model.layers.len());
         }
+        let of_target = layers.draft_from.is_none_or(|from| index < from);
         match &layer.cache {
+            Cache::Attention(_) | Cache::Latent(_) | Cache::Shared(_) if encodes && of_target => {}
             Cache::Shared(target) => shared.push((layer.name.clone(), target.clone())),
             cache => {
                 let raw = spec(cache, &context, &blocks)?;

@@ -231,7 +231,7 @@ fn mamba2_by_mamba_keys(
 }
 
 /// NemotronH's pattern: `M` is a state, `*` attention, the rest keeps nothing.
-fn nemotron_types(config: &Config<'_>) -> Result<Vec<LayerType>, ImportError> {
+pub(super) fn nemotron_types(config: &Config<'_>) -> Result<Vec<LayerType>, ImportError> {
     if let Some(pattern) = config.text("hybrid_override_pattern")? {
         layers_below_limit(pattern.len() as u64)?;
         return Ok(pattern

@@ -47,7 +47,8 @@ pub(super) fn layer_types(config: &Config<'_>) -> Result<Option<Vec<LayerType>>,
             return Ok(Some(list.into_iter().map(LayerType::of).collect()));
         }
     }
-    derived(config)
+    // The class makes the list as it reads the file.
+    derived(&config.as_read())
 }
 
 /// `layer_types`, at least one a layer.

@@ -128,6 +128,16 @@ pub(super) fn indexer_row(config: &Config<'_>) -> Result<u64, ImportError> {
 const HYV4_SPARSE: &[&str] =
     &["sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention"];
 
+/// Whether HY V4's head `i` chooses tokens, as the last layer of the list does where the list ends before it.
+///
+/// # Source
+/// `_extend_layer_types` in `vllm/models/hy_v4/nvidia/mtp.py`, vLLM 0.32.
+pub(super) fn hyv4_head_is_sparse(config: &Config<'_>, i: u64) -> Result<bool, ImportError> {
+    let listed = config.texts("layer_types")?.unwrap_or_default();
+    let kind = listed.get(index(i)).or(listed.last());
+    Ok(config.has("index_topk") && kind.is_some_and(|name| HYV4_SPARSE.contains(name)))
+}
+
 /// Whether layer `i` chooses tokens itself, rather than taking the choice of a layer before it.
 pub(super) fn leads_index_group(config: &Config<'_>, i: u64) -> Result<bool, ImportError> {
     let types = config.texts("indexer_types")?;

@@ -99,6 +99,7 @@ mod backends {
     /// With the keys of the indexer beside them, whose kernels take 64.
     pub(super) const FLASH_ATTN_MLA_SPARSE: Backend = multiples("FLASH_ATTN_MLA_SPARSE", &[64]);
     pub(super) const FLASHMLA_SPARSE: Backend = multiples("FLASHMLA_SPARSE", &[64]);
+    pub(super) const FLASHINFER_MLA_SPARSE_SM90: Backend = multiples("FLASHINFER_MLA_SPARSE_SM90", &[64]);
     pub(super) const FLASHINFER_MLA_SPARSE: Backend = multiples("FLASHINFER_MLA_SPARSE", &[64]);
     pub(super) const FLASHINFER_MLA_SPARSE_SM120: Backend = multiples("FLASHINFER_MLA_SPARSE_SM120", &[64]);
     pub(super) const ROCM_AITER_MLA_SPARSE: Backend = multiples("ROCM_AITER_MLA_SPARSE", &[1]);
@@ -133,7 +134,7 @@ impl Kernels {
         let platform = settings.platform;
         let backend = if use_mla { latent(platform, config, kv_dtype) } else { plain(platform) };
         let forced = match platform {
-            Platform::Cpu if backend == backends::CPU_MLA && engine_mla(config) => Some(16),
+            _ if backend == backends::CPU_MLA => forced_by_latents(platform, config),
             _ if backend == backends::DEEPSEEK_V4 => Some(256),
             _ => None,
         };
@@ -203,6 +204,10 @@ fn latent(platform: Platform, config: &Config<'_>, kv_dtype: &str) -> Backend {
     let unquantised = matches!(kv_dtype, "auto" | "float16" | "bfloat16");
     match platform {
         Platform::Cpu => backends::CPU_MLA,
+        // Latents without rotary parts, which FlashMLA does not take in plain FP8.
+        Platform::CudaHopper if sparse && !kv_dtype.ends_with("_ds_mla") && rope_free(config) => {
+            backends::FLASHINFER_MLA_SPARSE_SM90
+        }
         Platform::CudaHopper if sparse && unquantised => backends::FLASH_ATTN_MLA_SPARSE,
         Platform::CudaHopper if sparse => backends::FLASHMLA_SPARSE,
         Platform::CudaHopper if unquantised => backends::FLASH_ATTN_MLA,
@@ -218,6 +223,15 @@ fn latent(platform: Platform, config: &Config<'_>, kv_dtype: &str) -> Backend {
         Platform::Rocm if sparse => backends::ROCM_AITER_MLA_SPARSE,
         Platform::Rocm => backends::TRITON_MLA,
     }
+}
+
+/// Whether latents are 512 wide and have no rotary part, for which SM90's kernels of FlashInfer come first.
+///
+/// # Source
+/// `_get_backend_priorities` in `vllm/platforms/cuda.py`, since vLLM 0.30; the models came with it.
+fn rope_free(config: &Config<'_>) -> bool {
+    matches!(config.whole("kv_lora_rank"), Ok(Some(512)))
+        && matches!(config.whole("qk_rope_head_dim"), Ok(None | Some(0)))
 }
 
 /// Model types that the engine knows to keep latents.
@@ -252,6 +266,7 @@ pub(super) fn engine_mla(config: &Config<'_>) -> bool {
         return by_rank();
     }
     LATENT_TYPES.contains(&config.text_type())
+        && !super::causal::looks_both_ways(config)
         && if config.has("compress_ratios") {
             matches!(config.whole("head_dim"), Ok(Some(_)))
         } else {
@@ -259,18 +274,33 @@ pub(super) fn engine_mla(config: &Config<'_>) -> bool {
         }
 }
 
+/// The block size that a platform sets for latents whatever is asked for, tokens.
+///
+/// # Source
+/// `check_and_update_config` in `vllm/platforms/cpu.py`, vLLM 0.32.
+pub(super) fn forced_by_latents(platform: Platform, config: &Config<'_>) -> Option<u64> {
+    (platform == Platform::Cpu && engine_mla(config)).then_some(16)
+}
+
 /// The layout of the cache that a model's own backends demand.
 ///
 /// # Source
 /// `supported_kv_cache_layouts` of `DeepseekV4IndexerBackend` and `KpoolTailBackend` in
-/// `vllm/v1/attention/backends/mla/indexer.py`, vLLM 0.32; `Step5DSAAttentionBackend` in
-/// `vllm/models/step5/nvidia/sparse_attention.py`, 0.33.
+/// `vllm/v1/attention/backends/mla/indexer.py`, `QSAStateBackend` in `vllm/models/qwen4_exp/common/qsa_cache.py` and
+/// `Dots3NotePaddedSparseBackend` in `vllm/models/dots3_note/nvidia/attention.py`, vLLM 0.32;
+/// `Step5DSAAttentionBackend` in `vllm/models/step5/nvidia/sparse_attention.py`, 0.33.
 pub(super) fn layout(config: &Config<'_>) -> Option<Layout> {
     if config.architecture().starts_with("Step5") {
         return Some(Layout::Blnhc);
     }
-    let packs = matches!(config.text_type(), "deepseek_v4" | "deepseek_v41" | "glm5_next" | "glm5_next_text");
-    packs.then_some(Layout::Blhnc)
+    match config.text_type() {
+        "qwen4_exp" | "qwen4_exp_text" if matches!(config.whole("indexer_n_heads"), Ok(Some(_))) => {
+            Some(Layout::Blnhc)
+        }
+        "deepseek_v4" | "deepseek_v41" | "glm5_next" | "glm5_next_text" => Some(Layout::Blhnc),
+        "dots3_note" if config.has("index_topk") => Some(Layout::Blhnc),
+        _ => None,
+    }
 }
 
 impl Backend {

@@ -4,6 +4,7 @@
 
 mod counts;
 mod lists;
+mod shapes;
 
 use serde_json::{Map, Value};
 
@@ -11,24 +12,32 @@ use super::config::{Config, whole_value};
 use super::dense::head_dim;
 use super::error::ImportError;
 use super::layer::{Cache, Layers};
+use super::platform::Platform;
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
 
-/// Keys whose class wants a whole number, so that a null of the file is refused.
+/// Keys whose class wants a whole number, so that a null is refused, the file's or the engine's.
 ///
 /// # Source
-/// Fields of type `int` in transformers' `configuration_{exaone_moe,gemma3n,gemma4,mimo_v2_flash}.py`, 5.x, whose classes
-/// check their types (`@strict`).
+/// Fields of type `int` in transformers' `configuration_{cwm,diffusion_gemma,exaone_moe,gemma3n,gemma4,gemma4_unified,
+/// laguna,mimo_v2_flash,moshi}.py`, 5.x, whose classes check their types (`@strict`), also of what is set later.
 const NOT_NULL: &[(&str, &str)] = &[
+    ("cwm", "sliding_window"),
+    ("diffusion_gemma_text", "sliding_window"),
     ("exaone_moe", "sliding_window"),
     ("gemma3n_text", "sliding_window"),
     ("gemma4_text", "sliding_window"),
+    ("gemma4_unified_text", "sliding_window"),
+    ("laguna", "sliding_window"),
     ("mimo_v2_flash", "sliding_window"),
+    ("moshi", "sliding_window"),
 ];
 
 /// Refuses what the class of a config does, a target's or a draft's.
 pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
-    lists::check(config)
+    let config = config.as_read();
+    lists::check(&config)?;
+    shapes::check(&config)
 }
 
 /// Refuses what vLLM does.
@@ -41,8 +50,12 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
         )));
     }
     class(config)?;
+    whole_model(config)?;
+    states_beside_latents(context, layers)?;
     counts::experts(config, context)?;
     counts::widths(config, context)?;
+    counts::vocabulary(config, context)?;
+    counts::norm_groups(config, context)?;
     if settings.splits_encoder && !settings.language_model_only {
         counts::encoder(config, context)?;
     }
@@ -56,6 +69,53 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
     // A model of states alone rotates nothing.
     let rotates = layers.layers.iter().any(|layer| matches!(layer.cache, Cache::Attention(_)));
     if rotates { sections(config) } else { Ok(()) }
+}
+
+/// What single models demand of their own config.
+///
+/// # Source
+/// `CohereCompassForCausalLM` in `vllm/model_executor/models/cohere_compass.py` asserts it of the outer value; the number of
+/// tokens of an image in `qianfan_ocr.py` divides the size; vLLM 0.32.
+fn whole_model(config: &Config<'_>) -> Result<(), ImportError> {
+    match config.architecture() {
+        "CohereCompassForConditionalGeneration"
+            if config.at_root("tie_word_embeddings").and_then(Value::as_bool) != Some(true) =>
+        {
+            Err(ImportError::Refused("vLLM runs this model with `tie_word_embeddings` only".to_owned()))
+        }
+        "QianfanOCRForConditionalGeneration"
+            if config
+                .tower("vision_config")
+                .and_then(|map| map.get("image_size"))
+                .is_some_and(Value::is_array) =>
+        {
+            Err(ImportError::WrongType {
+                key: "vision_config.image_size".to_owned(),
+                wanted: "a whole number",
+                found: "a list".to_owned(),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Latents on a CPU switch prefix caching off, after states have taken their blocks from it.
+///
+/// # Source
+/// `check_and_update_config` in `vllm/platforms/cpu.py`, `MambaModelConfig` in `vllm/model_executor/models/config.py` and
+/// `validate_mamba_block_size` in `vllm/config/vllm.py`, vLLM 0.32.
+fn states_beside_latents(context: &Context<'_>, layers: &Layers) -> Result<(), ImportError> {
+    let settings = context.settings;
+    let cached = settings.mamba_cache_mode != MambaCacheMode::None
+        && settings.block_size != Some(settings.max_model_len);
+    if settings.platform == Platform::Cpu && context.engine_mla && cached && layers.align.is_some() {
+        return Err(ImportError::Refused(
+            "on a CPU vLLM switches prefix caching off for a model with latents, and then refuses the blocks of its \
+             states: run it without prefix caching, which is the mamba cache mode `none`"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The axes of rotary positions must fill the rotated half of a head.

@@ -43,6 +43,10 @@ pub struct ImportSettings {
     pub splits_encoder: bool,
     /// `--language-model-only`.
     pub language_model_only: bool,
+    /// `--disable-sliding-window`: the target's own window is not used.
+    pub disable_sliding_window: bool,
+    /// `--hf-overrides`: attributes of the target's config that are set once it is read.
+    pub hf_overrides: serde_json::Map<String, serde_json::Value>,
     /// Where it runs.
     pub platform: Platform,
     /// Which engine.
@@ -66,6 +70,8 @@ impl Default for ImportSettings {
             mamba_ssm_cache_dtype: "auto".to_owned(),
             splits_encoder: true,
             language_model_only: false,
+            disable_sliding_window: false,
+            hf_overrides: serde_json::Map::new(),
             platform: Platform::default(),
             version: EngineVersion::default(),
             draft_prefix: String::new(),
@@ -87,6 +93,8 @@ pub(super) struct Context<'a> {
     pub(super) kv: KvDtype,
     /// Whether the engine takes the model for one with latents.
     pub(super) engine_mla: bool,
+    /// The block size that the platform sets anew for a draft that is a model of its own, tokens.
+    pub(super) block_of_draft: Option<u64>,
     pub(super) notes: Vec<String>,
 }
 
@@ -105,6 +113,7 @@ impl<'a> Context<'a> {
             dtype,
             kv,
             engine_mla: platform::engine_mla(config),
+            block_of_draft: None,
             notes,
         })
     }

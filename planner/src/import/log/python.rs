@@ -20,6 +20,24 @@ pub enum Value {
 }
 
 impl Value {
+    /// The same in JSON; `None` where a part of it is neither in JSON.
+    pub fn to_json(&self) -> Option<serde_json::Value> {
+        Some(match self {
+            Self::None => serde_json::Value::Null,
+            Self::Bool(flag) => (*flag).into(),
+            Self::Int(number) => (*number).into(),
+            Self::Text(text) => text.as_str().into(),
+            Self::List(list) => list.iter().map(Self::to_json).collect::<Option<Vec<_>>>()?.into(),
+            Self::Map(entries) => serde_json::Value::Object(
+                entries
+                    .iter()
+                    .map(|(key, value)| Some((key.clone(), value.to_json()?)))
+                    .collect::<Option<_>>()?,
+            ),
+            Self::Other(text) => serde_json::Number::from_f64(text.parse().ok()?)?.into(),
+        })
+    }
+
     /// The entry `name` of a map.
     pub fn get(&self, name: &str) -> Option<&Self> {
         let Self::Map(entries) = self else { return None };

@@ -127,7 +127,7 @@ pub(super) const KNOWN: &[(&str, &[Architecture])] = &[
         row("Phi3ForCausalLM", MODEL, TYPES),
         row("PhiForCausalLM", MODEL, TYPES),
         row("PhiMoEForCausalLM", MODEL, PLAIN),
-        row("Plamo3ForCausalLM", "model.layers.", named("layers.{}.mixer.attn", Dense { window: Window::MaybeTypes, ..LLAMA })),
+        row("Plamo3ForCausalLM", "model.layers.", named("layers.{}.mixer.attn", Dense { window: Window::Interleaved, ..LLAMA })),
         row("Qwen2ForCausalLM", MODEL, HIDDEN),
         row("Qwen2MoeForCausalLM", MODEL, HIDDEN),
         row("Qwen3ForCausalLM", MODEL, PLAIN),

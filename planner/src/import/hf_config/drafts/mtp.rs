@@ -17,6 +17,62 @@ use super::super::own;
 use super::super::settings::Context;
 use super::{inherited_window, keys_and_values};
 
+/// Whether vLLM takes any draft with this config for a target's heads, whatever the method is called.
+///
+/// # Source
+/// `SpeculativeConfig.hf_config_override` and the detection of the method in `vllm/config/speculative.py`, vLLM 0.32.
+pub(super) fn is_converted(config: &Config<'_>) -> Result<bool, ImportError> {
+    let by_root = matches!(
+        config.root_type(),
+        "deepseek_mtp"
+            | "deepseek_v3"
+            | "deepseek_v32"
+            | "deepseek_v4"
+            | "dots3_note"
+            | "ernie4_5_moe"
+            | "exaone_moe"
+            | "glm5_next"
+            | "glm_moe_dsa"
+            | "hy_v3"
+            | "hy_v4"
+            | "intern_s2_preview"
+            | "interns2_mobius"
+            | "kimi_k3"
+            | "longcat_flash"
+            | "minimax_m3_mtp"
+            | "minimax_m3_vl"
+            | "pangu_ultra_moe"
+            | "qwen3_5"
+            | "qwen3_5_moe"
+            | "qwen3_5_moe_text"
+            | "qwen3_5_text"
+            | "qwen3_next"
+            | "qwen4_exp"
+            | "qwen4_exp_text"
+            | "step3p5"
+            | "step3p7"
+    ) || config.root_type().contains("exaone4_5");
+    let by_architecture = matches!(
+        config.architecture(),
+        "BailingMoeV2_5ForCausalLM"
+            | "BailingMoeV3ForCausalLM"
+            | "BailingMoeV3VLForConditionalGeneration"
+            | "Glm4MoeForCausalLM"
+            | "Glm4MoeLiteForCausalLM"
+            | "GlmOcrForConditionalGeneration"
+            | "MiMoForCausalLM"
+            | "MiMoV2FlashForCausalLM"
+            | "MiMoV2ForCausalLM"
+            | "MiMoV2OmniForCausalLM"
+            | "Step3p5ForCausalLM"
+            | "Step3p7ForConditionalGeneration"
+    );
+    let nemotron = matches!(config.text_type(), "nemotron_h" | "nemotron_h_puzzle");
+    Ok(by_root
+        || by_architecture
+        || (nemotron && config.whole("num_nextn_predict_layers")?.is_some_and(|n| n > 0)))
+}
+
 /// The layers of the heads of `config`, whose target has `start` layers.
 pub(super) fn layers(
     target: &Config<'_>,
@@ -46,7 +102,8 @@ pub(super) fn layers(
         "deepseek_v32" | "glm_moe_dsa" | "hy_v4" => {
             let mut layers = Layers::default();
             for i in start..start + heads(None)? {
-                mla::push_sparse(config, &mut layers, &format!("model.layers.{i}.self_attn"), true)?;
+                let leads = config.text_type() != "hy_v4" || mla::hyv4_head_is_sparse(config, i)?;
+                mla::push_sparse(config, &mut layers, &format!("model.layers.{i}.self_attn"), leads)?;
             }
             layers.layers
         }

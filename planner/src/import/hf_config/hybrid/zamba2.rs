@@ -34,7 +34,12 @@ pub(super) fn layers(
     let all_heads = heads(config, context)?;
     let per_rank = context.divide("the attention heads", all_heads)?;
     let head_size = hidden.saturating_mul(2) / all_heads;
-    let hybrids = types.iter().filter(|t| **t == LayerType::Hybrid).count() as u64;
+    // A list of the file stays beside the types that the class makes, and counts the shared blocks' turns.
+    let hybrids = match config.wholes("hybrid_layer_ids")? {
+        Some(listed) => listed.len(),
+        None => types.iter().filter(|t| **t == LayerType::Hybrid).count(),
+    } as u64;
+    super::layers_below_limit(hybrids)?;
     let memories = config.whole("num_mem_blocks")?.unwrap_or(1).max(1);
     if memories > hybrids.max(1).saturating_add(1024) {
         return Err(ImportError::Refused(format!("{memories} shared blocks are out of range")));

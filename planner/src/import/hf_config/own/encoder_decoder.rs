@@ -97,6 +97,7 @@ pub(super) fn cohere_asr(
     decoder.build(context, name, Some("second_sub_layer"), "first_sub_layer")
 }
 
+/// Nemotron Parse attends to the encoder; its 3.5 has the image in front of the text, and KV heads of its own number.
 pub(super) fn nemotron_parse(
     config: &Config<'_>,
     context: &Context<'_>,
@@ -104,16 +105,23 @@ pub(super) fn nemotron_parse(
 ) -> Result<Layers, ImportError> {
     let map = config.tower("decoder").ok_or_else(|| ImportError::Missing { key: "decoder".to_owned() })?;
     let heads = need_of(map, "decoder", "decoder_attention_heads")?;
-    let causal = map.get("causal_vision_prefix").and_then(Value::as_bool) == Some(true);
+    let prefixed = config.architecture() == "RadioMBartPrefixForCausalLM";
+    let flag = |key: &str, default: bool| map.get(key).and_then(Value::as_bool).unwrap_or(default);
+    if prefixed && (!flag("causal_vision_prefix", false) || flag("add_cross_attention", true)) {
+        return Err(ImportError::Refused(
+            "Nemotron Parse 3.5 wants `decoder.causal_vision_prefix` and no `decoder.add_cross_attention`"
+                .to_owned(),
+        ));
+    }
     let grouped = map
-        .get("num_key_value_heads")
-        .map_or(Ok(None), |value| whole_value("decoder.num_key_value_heads", value))?;
+        .get("self_attention_kv_heads")
+        .map_or(Ok(None), |value| whole_value("decoder.self_attention_kv_heads", value))?;
     let decoder = Decoder {
         layers: need_of(map, "decoder", "decoder_layers")?,
         heads,
-        kv_heads: grouped.filter(|_| causal).unwrap_or(heads),
+        kv_heads: grouped.filter(|_| prefixed).unwrap_or(heads),
         hidden: need_of(map, "decoder", "d_model")?,
     };
     let name = |i| format!("{prefix}.decoder.layers.{i}");
-    decoder.build(context, name, (!causal).then_some("encoder_attn"), "self_attn")
+    decoder.build(context, name, (!prefixed).then_some("encoder_attn"), "self_attn")
 }

@@ -16,7 +16,7 @@ struct Encoder {
 /// # Source
 /// What each model file of `vllm/model_executor/models` builds as its tower, vLLM 0.32: `divide` of heads in
 /// `{siglip,clip,pixtral,blip,idefics2_vision_model,qwen2_vl,qwen2_5_vl,qwen3_vl,glm4_1v,glm_ocr,ernie45_vl,
-/// paddleocr_vl,minicpmv4_6,glmasr,whisper}.py`, and the widths of `ColumnParallelLinear` there and in
+/// paddleocr_vl,minicpmv4_6,glmasr,whisper,lfm2_siglip2,dots_ocr,siglip2navit}.py`, and the widths of `ColumnParallelLinear` there and in
 /// `granite_speech.py`.
 const ENCODERS: &[Encoder] = &[
     Encoder {
@@ -71,9 +71,20 @@ const ENCODERS: &[Encoder] = &[
         sizes: &["num_heads", "intermediate_size"],
     },
     Encoder {
-        architectures: &["MiniMaxM3SparseForConditionalGeneration"],
+        architectures: &[
+            "DotsOCRForCausalLM",
+            "Lfm2VlForConditionalGeneration",
+            "MiniMaxM3SparseForConditionalGeneration",
+            "Phi4ForCausalLMV",
+            "RForConditionalGeneration",
+        ],
         config: "vision_config",
         sizes: &["num_attention_heads"],
+    },
+    Encoder {
+        architectures: &["HCXVisionV2ForCausalLM"],
+        config: "vision_config",
+        sizes: &["num_attention_heads", "num_heads"],
     },
     Encoder {
         architectures: &["GlmAsrForConditionalGeneration"],
@@ -133,6 +144,7 @@ const EXPERTS: &[(&str, &str)] = &[
     ("mimo_v2_flash", "n_routed_experts"),
     ("minimax_m2", "num_local_experts"),
     ("minimax_m3", "num_local_experts"),
+    ("minimax_m3_text", "num_local_experts"),
     ("qwen2_moe", "num_experts"),
     ("qwen3_5_moe", "num_experts"),
     ("qwen3_5_moe_text", "num_experts"),
@@ -216,4 +228,47 @@ pub(super) fn widths(config: &Config<'_>, context: &Context<'_>) -> Result<(), I
         }),
         _ => Ok(()),
     }
+}
+
+/// Tokens that a vocabulary is padded to a multiple of.
+///
+/// # Source
+/// `DEFAULT_VOCAB_PADDING_SIZE` in `vllm/model_executor/layers/vocab_parallel_embedding.py`, vLLM 0.32.
+const VOCABULARY_PADDING: u64 = 64;
+
+/// Refuses a padded vocabulary that the ranks do not divide, which powers of two up to 64 always do.
+pub(super) fn vocabulary(config: &Config<'_>, context: &Context<'_>) -> Result<(), ImportError> {
+    match config.stated("vocab_size") {
+        Ok(Some(size)) if size > 0 => {
+            let padded = size.checked_next_multiple_of(VOCABULARY_PADDING).unwrap_or(size);
+            if padded.is_multiple_of(context.tp) {
+                return Ok(());
+            }
+            Err(ImportError::NotDivisible {
+                what: "the padded vocabulary",
+                size: padded,
+                tensor_parallel_size: context.tp,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses groups of the norm behind linear attention that the ranks do not divide.
+///
+/// # Source
+/// `BailingMoELinearAttention` in `vllm/model_executor/layers/mamba/linear/bailing_linear_attn.py`, vLLM 0.32.
+pub(super) fn norm_groups(config: &Config<'_>, context: &Context<'_>) -> Result<(), ImportError> {
+    if config.architecture() != "BailingMoeV2_5ForCausalLM" {
+        return Ok(());
+    }
+    let groups = config.whole("group_norm_size")?.unwrap_or(1);
+    if groups.is_multiple_of(context.tp) {
+        return Ok(());
+    }
+    Err(ImportError::NotDivisible {
+        what: "the groups of the norm behind linear attention (`group_norm_size`)",
+        size: groups,
+        tensor_parallel_size: context.tp,
+    })
 }
