@@ -150,7 +150,10 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let target = parse_target(&args.address()?)?;
     let secret = args.access.secret()?;
     let output = args.output()?;
-    let journal = args.journal.clone().or_else(|| output.as_deref().filter(|path| !is_special(path)).map(journal_beside));
+    let journal = args
+        .journal
+        .clone()
+        .or_else(|| output.as_deref().filter(|path| !is_special(path)).map(journal_beside));
     if args.resume && args.journal.is_none() && args.output.is_none() {
         return Err(Failure::new("`--resume` has no journal to go on with")
             .hint("name it by `--journal`, or the result whose journal it is by `--output`")
@@ -236,7 +239,7 @@ pub(super) fn parse_target(url: &str) -> Result<Target, Failure> {
 
 /// Whether a path is a device or a pipe, which must not be replaced by a file.
 fn is_special(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| !found.is_file())
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// The journal of a result file.
