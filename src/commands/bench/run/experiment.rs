@@ -138,7 +138,7 @@ fn unreadable(failure: Failure, path: &Path, error: &serde_saphyr::Error) -> Fai
     let text = error.to_string();
     let (said, excerpt) = text.split_once('\n').unwrap_or((&text, ""));
     let said = said.strip_prefix("error: ").unwrap_or(said);
-    let cause = match error {
+    let cause = match error.without_snippet() {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is given twice"),
         // The place follows in the excerpt.
         _ if said.starts_with("line ") => said.split_once(": ").map_or(said, |(_, cause)| cause).to_owned(),
