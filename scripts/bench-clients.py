@@ -8,9 +8,12 @@ One local mock server (`cargo build --release --example mock_server -p k3plan-ex
 traffic leaves the loopback. Cost: the model `fast` streams as fast as it is read; each client is run with few and
 with many tokens, and the difference in tokens over the difference in CPU time leaves its start-up out. Truth: the
 model `timed` sends the first token 50 ms after the request arrived and one every 10 ms after that, and tells how
-late it was itself, so that a busy machine is not taken for a wrong client.
+late it was itself, so that a busy machine is not taken for a wrong client. Own part: `stamped` is `timed` with the time
+of sending as each token's text, so that what k3plan's times add is known token by token; beside it how long bytes lay
+until they were read, as k3plan reports it.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -28,7 +31,7 @@ p.add_argument("--guidellm")
 p.add_argument("--aiperf")
 p.add_argument("--streams", type=int, nargs="+", default=[32, 128, 1000])
 p.add_argument("--repeats", type=int, default=3)
-p.add_argument("--only", choices=["cost", "truth"])
+p.add_argument("--only", choices=["cost", "own", "truth"])
 a = p.parse_args()
 
 mock = subprocess.Popen([a.mock, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -87,13 +90,14 @@ def guidellm(model, streams, requests, tokens, folder):
 
 
 def aiperf(model, streams, requests, tokens, folder):
-    # A path with a slash is a name at the hub to it, and so is any when offline: the folder is named from beside it.
+    # A path with a slash is a name at the hub to it, and so is any when offline (any value is, "0" too): the folder
+    # is named from beside it, and the variables are empty.
     tokenizer = pathlib.Path(a.tokenizer).resolve()
     cpu = run([a.aiperf, "profile", "--model", model, "--url", url, "--endpoint-type", "completions", "--streaming",
                "--concurrency", str(streams), "--request-count", str(requests), "--tokenizer", tokenizer.name,
                "--isl", "16", "--osl", str(tokens), "--extra-inputs", "ignore_eos:true", "--ui", "none",
                "--artifact-dir", folder], cwd=tokenizer.parent,
-              HF_HUB_OFFLINE="0", TRANSFORMERS_OFFLINE="0")
+              HF_HUB_OFFLINE="", TRANSFORMERS_OFFLINE="")
     found = next(pathlib.Path(folder).rglob("profile_export_aiperf.json"))
     d = json.loads(found.read_text())
     return cpu, (d["request_count"]["avg"], requests * tokens, d["time_to_first_token"]["p50"],
@@ -102,6 +106,27 @@ def aiperf(model, streams, requests, tokens, folder):
 
 clients = {"k3plan": k3plan}
 clients |= {name: globals()[name] for name in ["vllm", "guidellm", "aiperf"] if getattr(a, name)}
+
+
+def added(streams, requests, tokens):
+    """What k3plan's own times have that the mock's have not: each token's text is the time at which it was sent."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = f"{folder}/k.json"
+        run([a.k3plan, "bench", "serve", "--url", url, "--model", "stamped", "--num-prompts", str(requests),
+             "--max-concurrency", str(streams), "--random-input-len", "16", "--random-output-len", str(tokens),
+             "--metrics-interval", "0", "--keep-texts", "--output", out])
+        d = json.loads(pathlib.Path(out).read_text())
+    late = []
+    for start, ttft, gaps, text in zip(d["start_times"], d["ttfts"], d["itls"], d["generated_texts"]):
+        received = itertools.accumulate(gaps, initial=start + ttft)
+        late += [at - int(sent) / 1e9 for at, sent in zip(received, text.split(), strict=True)]
+    late.sort()
+    # Two clocks with two zeros: the quickest token is taken for one that took no time.
+    at = [(late[int((len(late) - 1) * share)] - late[0]) * 1e3 for share in (0.5, 0.99, 1)]
+    lag = [d["k3plan"]["client"][f"read_lag_ms_{name}"] for name in ("p50", "p99", "max")]
+    form = "{:.3f} ms (P50), {:.3f} ms (P99), {:.3f} ms (most)".format
+    print(f"k3plan    {streams:>5} streams, {len(late)} tokens: reported after they were sent by {form(*at)}, "
+          f"read and counted after they had arrived by {form(*lag)}; mock: {lateness()}", flush=True)
 
 
 def attempt(name, *load):
@@ -114,11 +139,12 @@ def attempt(name, *load):
 
 
 try:
-    if a.only != "truth":
+    if a.only in ("cost", None):
         rates = {name: [] for name in clients}
         for _ in range(a.repeats):
             for name in clients:
-                many = 10_000 if name == "k3plan" else 1_500
+                # Enough that start-up, some seconds of CPU for the others, does not blur the difference.
+                many = {"k3plan": 10_000, "vllm": 5_000, "guidellm": 2_000}.get(name, 1_500)
                 few, more = (attempt(name, "fast", 8, 400, count) for count in (50, many))
                 if few and more:
                     rates[name].append((more[1][1] - few[1][1]) / max(more[0] - few[0], 1e-3))
@@ -128,7 +154,11 @@ try:
                 print(f"{name:<9} {statistics.median(found):>12,.0f} tokens/s per core "
                       f"(of {len(found)}: {min(found):,.0f} to {max(found):,.0f}), k3plan has {ratio:.1f} times as much",
                       flush=True)
-    if a.only != "cost":
+    if a.only in ("own", None):
+        for streams in a.streams * a.repeats:
+            lateness()
+            added(streams, 3 * streams, 100)
+    if a.only in ("truth", None):
         for streams in a.streams:
             for name in clients:
                 lateness()

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod random;
 pub mod read;
 pub mod run;
+pub mod same;
 pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};

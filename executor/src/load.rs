@@ -24,4 +24,5 @@ pub mod sse;
 pub mod summary;
 pub mod target;
 pub mod tls;
+mod turns;
 mod worker;

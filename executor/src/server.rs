@@ -5,3 +5,4 @@ pub mod machine;
 pub mod metrics;
 pub mod probe;
 pub mod process;
+pub mod registry;

@@ -107,6 +107,17 @@ fn chats_are_counted_as_completions_are() {
     assert_eq!(outcome.records[0].text.as_ref().unwrap().len(), 70 * " w343".len());
 }
 
+/// Servers keep a queue of 128 to 4,096 connections that they have not accepted yet.
+#[test]
+fn a_short_listen_queue_takes_all_connections() {
+    let mock = Mock::start_with(0, false, 128);
+    let mut load = load(&mock.url(), "fast", 600, 3);
+    load.max_concurrency = Some(600);
+    let outcome = run(load, None);
+    assert_eq!(kinds(&outcome), [(None, 600)].into());
+    assert!(outcome.records.iter().all(|record| record.connect.is_none()), "opened ahead of the run");
+}
+
 #[test]
 fn measured_times_are_no_shorter_than_the_true_ones() {
     let mock = Mock::start(0);

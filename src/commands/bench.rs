@@ -7,6 +7,7 @@ mod result;
 mod run;
 mod serve;
 mod server_log;
+mod shown;
 mod spelling;
 mod table;
 

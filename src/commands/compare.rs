@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use clap::Parser as _;
 use executor::compare::difference::PairingChoice;
+use executor::compare::run::Run;
+use executor::compare::same::{self, Found};
 use executor::compare::verdict::{MetricComparison, Rules, Verdict};
 use executor::compare::{CompareError, Comparison, Options, compare};
 
@@ -100,7 +102,7 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
         return Ok(FailOn { percent: 0.0 });
     }
     let number = text.strip_prefix("worse:").ok_or_else(expected)?;
-    let percent = number.trim_end_matches('%').parse::<f64>().ok();
+    let percent = number.strip_suffix('%').unwrap_or(number).parse::<f64>().ok();
     percent
         .filter(|percent| percent.is_finite() && *percent >= 0.0)
         .map(|percent| FailOn { percent })
@@ -115,13 +117,18 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     if !(margin.is_finite() && margin > 0.0) {
         return Err(Failure::new(format!("`--margin` is {margin}, not a percentage above zero")).into());
     }
-    let a = files::load(a)?;
-    let b = files::load(&b)?;
+    let (a, notes_on_a) = same::drop_repeats("A", files::load(a)?);
+    let (b, notes_on_b) = same::drop_repeats("B", files::load(&b)?);
+    let mut notes = [notes_on_a, notes_on_b, same::in_both(&a, &b)].concat();
+    let runs = |arm: Vec<Found>| -> Vec<Run> { arm.into_iter().map(|found| found.run).collect() };
+    let (a, b) = (runs(a), runs(b));
     let pairing = if args.unpaired { PairingChoice::Off } else { PairingChoice::Auto };
     let rules =
         Rules { margin: margin / 100.0, pairing, rule_out_drift: args.rule_out_drift, ..Rules::STANDARD };
     let options = Options { metrics: args.metric, rules };
-    let comparison = compare(&a, &b, &options).map_err(explain)?;
+    let mut comparison = compare(&a, &b, &options).map_err(explain)?;
+    notes.append(&mut comparison.warnings);
+    comparison.warnings = notes;
     let fails = args.fail_on.is_some_and(|fail_on| check_says_no(&comparison, fail_on));
     if let Some(path) = &args.junit {
         std::fs::write(path, junit::report(&comparison, &rules, args.fail_on)).map_err(|error| {

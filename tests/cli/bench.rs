@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -53,9 +53,12 @@ fn answer_all(
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
-        let json = match first.split(' ').nth(1) {
-            Some("/v1/models") => Some("{\"data\":[{\"id\":\"tiny\",\"root\":\"tiny\"}]}"),
-            Some("/v1/completions") => None,
+        // Below `/lumped` all tokens come in one event.
+        let path = first.split(' ').nth(1).unwrap_or("");
+        let lumped = path.starts_with("/lumped/");
+        let json = match path.trim_start_matches("/lumped") {
+            "/v1/models" => Some("{\"data\":[{\"id\":\"tiny\",\"root\":\"tiny\"}]}"),
+            "/v1/completions" => None,
             _ => Some("{}"),
         };
         if let Some(json) = json {
@@ -70,7 +73,8 @@ fn answer_all(
         let body: Value = serde_json::from_slice(&body)?;
         let (prompt, count) =
             (body["prompt"].as_array().unwrap().len(), body["max_tokens"].as_u64().unwrap());
-        let mut text = "data: {\"choices\":[{\"text\":\"x\"}]}\n\n".repeat(usize::try_from(count).unwrap());
+        let events = if lumped { 1 } else { usize::try_from(count).unwrap() };
+        let mut text = "data: {\"choices\":[{\"text\":\"x\"}]}\n\n".repeat(events);
         text += &format!(
             "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{count}}}}}\n\ndata: [DONE]\n\n"
         );
@@ -335,4 +339,251 @@ fn an_arm_is_held_to_the_plan_of_its_model() {
     assert!(told.contains("logs group block sizes 16, 16, 16 where 128, 128, 128 are planned"), "{told}");
     let output = experiment(folder.path(), &arms.replace("--platform", "--nonsense"));
     assert!(text(&output.stderr).contains("--nonsense"), "{}", text(&output.stderr));
+}
+
+/// Sends a signal as a person does.
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+}
+
+/// Waits for a file to hold a text so often; nothing but the program under test ends the wait.
+fn wait_for(path: &Path, text: &str, count: usize) {
+    while std::fs::read_to_string(path).map_or(0, |found| found.matches(text).count()) < count {
+        std::thread::yield_now();
+    }
+}
+
+fn start(folder: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_k3plan"));
+    command.arg("bench").args(arguments).current_dir(folder).env_remove("OPENAI_API_KEY");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn an_interrupted_run_says_so_everywhere() {
+    for name in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("http://{}", server(3).0);
+        let child = start(
+            folder.path(),
+            &[&["serve", "--url", &url, "--output", "r.json"], LOAD.as_slice()].concat(),
+        );
+        wait_for(&folder.path().join("r.json.journal"), "\"line\":\"request\"", 3);
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stderr);
+        assert!(told.contains("interrupted: a signal ended the run after 3 of 6 requests"), "{told}");
+        assert!(text(&output.stdout).contains("the run ended after 3 of 6 requests"));
+        let result = read(&folder.path().join("r.json"));
+        assert_eq!((&result["completed"], &result["k3plan"]["interrupted"]), (&3.into(), &true.into()));
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_not_blamed_for_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = bench(folder.path(), &["serve", "--url", &format!("http://{gone}")]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.contains("failed to reach the server") && told.contains("refused"), "{told}");
+}
+
+/// The cells of a row of the table.
+fn row(output: &Output, name: &str) -> Vec<String> {
+    let table = text(&output.stdout);
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.unwrap_or("").split_whitespace().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_was_not_measured_is_a_dash() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{gone}");
+    let output = bench(folder.path(), &[&["serve", "--url", &url, "--model", "m"], LOAD.as_slice()].concat());
+    for name in ["TTFT", "TPOT", "ITL", "E2EL"] {
+        assert_eq!(row(&output, name), ["-"; 4], "{}", text(&output.stdout));
+    }
+    let url = format!("http://{}/lumped", server(usize::MAX).0);
+    let arguments = [&["serve", "--url", &url, "--output", "r.json"], LOAD.as_slice()].concat();
+    let output = bench(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        (row(&output, "TPOT"), row(&output, "ITL")),
+        (vec!["-".to_owned(); 4], vec!["-".to_owned(); 4])
+    );
+    assert!(row(&output, "TTFT").iter().all(|cell| cell != "-"));
+    assert!(
+        text(&output.stdout).contains("every answer came in one chunk of 4 tokens"),
+        "{}",
+        text(&output.stdout)
+    );
+    let file = std::fs::read_to_string(folder.path().join("r.json")).unwrap();
+    assert!(!file.contains("-0.0"), "vLLM writes 0.0");
+    // The result can still be compared, by what was measured.
+    let compared = Command::new(env!("CARGO_BIN_EXE_k3plan"))
+        .args(["compare", "r.json", "--", "r.json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(compared.status.code(), Some(0), "{}", text(&compared.stderr));
+}
+
+#[test]
+fn vllms_spellings_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = server(usize::MAX).0.port().to_string();
+    let spelled = [
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--backend",
+        "vllm",
+        "--endpoint",
+        "/v1/completions",
+        "--percentile-metrics",
+        "ttft,itl",
+        "--metric-percentiles",
+        "50,90",
+        "--save-result",
+        "--save-detailed",
+        "--result-dir",
+        "out/deep",
+        "--result-filename",
+        "v.json",
+    ];
+    let output = bench(folder.path(), &[spelled.as_slice(), LOAD.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!((row(&output, "TTFT").len(), row(&output, "TPOT").len()), (5, 0));
+    let result = read(&folder.path().join("out/deep/v.json"));
+    assert!(result["p90_itl_ms"].is_number() && result["median_tpot_ms"].is_null());
+    // Without a name it gets vLLM's.
+    let spelled = ["serve", "--port", &port, "--model", "org/tiny", "--save-result", "--result-dir", "own"];
+    let output = bench(folder.path(), &[spelled.as_slice(), LOAD.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let names: Vec<String> = std::fs::read_dir(folder.path().join("own"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.iter().any(|name| name.starts_with("openai-infqps-concurrency2-tiny-")), "{names:?}");
+    let output = bench(folder.path(), &["serve", "--url", "http://h", "--port", &port]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_pipe_or_device_is_written_to_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::read(pipe).unwrap())
+    };
+    let url = format!("http://{}", server(usize::MAX).0);
+    let arguments = [&["serve", "--url", &url, "--output", "pipe"], LOAD.as_slice()].concat();
+    let output = bench(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let result: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
+    assert_eq!(result["completed"], 6);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_result_is_reported_as_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("http://{}", server(usize::MAX).0);
+    let arguments = [&["serve", "--url", &url, "--output", "r.json"], LOAD.as_slice()].concat();
+    let before = bench(folder.path(), &arguments);
+    let after = bench(folder.path(), &["report", "r.json"]);
+    assert_eq!(after.status.code(), Some(0), "{}", text(&after.stderr));
+    for name in ["TTFT", "TPOT", "E2EL", "Client", "Tokens", "Rate"] {
+        assert_eq!(row(&before, name), row(&after, name), "{name}");
+    }
+    let json = bench(folder.path(), &["report", "r.json", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["completed"] == 6 && json["ttfts"].is_null());
+    std::fs::write(folder.path().join("other.json"), "{\"a\": 1}").unwrap();
+    let other = bench(folder.path(), &["report", "other.json"]);
+    assert!(text(&other.stderr).contains("neither a journal nor a result"), "{}", text(&other.stderr));
+}
+
+/// An experiment whose one arm starts a server that never gets healthy.
+fn sleeping_experiment(folder: &Path, seconds: f64) -> u16 {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = format!(
+        "title: t\nsource: s\ndate: d\nseeds: [1, 2]\norder: abba\n\
+         load: {{num_prompts: 4, random_output_len: 300, max_concurrency: 2}}\n\
+         health: {{path: /health, timeout_seconds: {seconds}, stop_seconds: 1}}\narms:\n  \
+         - {{name: a, port: {port}, command: [sh, -c, 'sleep 600; echo {{port}}'], \
+         env: {{HF_TOKEN: hidden-word}}}}\n"
+    );
+    std::fs::write(folder.join("e.yaml"), file).unwrap();
+    port
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn servers_of_a_killed_experiment_are_ended_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    sleeping_experiment(folder.path(), 600.0);
+    let list = folder.path().join("results/servers.json");
+    let mut child = start(folder.path(), &["run", "e.yaml"]);
+    wait_for(&list, "\"k3plan.servers/1\"", 1);
+    let left = read(&list)["servers"][0]["leader"]["pid"].as_u64().unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
+    // A second experiment leaves the first one's servers alone.
+    let beside = bench(folder.path(), &["run", "e.yaml", "--resume"]);
+    assert!(text(&beside.stderr).contains("another experiment works in"), "{}", text(&beside.stderr));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(status().contains("(sh) S") || status().contains("(sh) R"), "{}", status());
+    sleeping_experiment(folder.path(), 0.1);
+    let output = bench(folder.path(), &["run", "e.yaml", "--resume"]);
+    let told = text(&output.stderr);
+    assert!(told.contains(&format!("ended the server of the arm `a` (process {left})")), "{told}");
+    assert!(status().is_empty() || status().contains("(sh) Z"), "{}", status());
+    assert!(!list.exists(), "nothing is left");
+}
+
+#[test]
+fn a_signal_that_ends_an_experiment_is_no_fault_of_the_arm() {
+    let folder = tempfile::tempdir().unwrap();
+    sleeping_experiment(folder.path(), 600.0);
+    let child = start(folder.path(), &["run", "e.yaml"]);
+    wait_for(&folder.path().join("results/servers.json"), "\"k3plan.servers/1\"", 1);
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("interrupted: a signal ended the experiment with 0 of 2 measurements whole"),
+        "{told}"
+    );
+    assert!(!told.contains("did not come up"), "{told}");
+}
+
+#[test]
+fn a_dry_run_shows_what_will_be_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = sleeping_experiment(folder.path(), 600.0);
+    let output = bench(folder.path(), &["run", "e.yaml", "--dry-run"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for part in [
+        format!("HF_TOKEN='[hidden]' sh -c 'sleep 600; echo {port}'"),
+        "--num-prompts=4".to_owned(),
+        "4 requests (0 before them to warm up), at most 2 at a time".to_owned(),
+        // Two waves of 300 tokens, twice.
+        "at least 12.0 s for 2 measurements where a token takes 10 ms".to_owned(),
+        "beside starting a server 1 times".to_owned(),
+        "seed 2".to_owned(),
+    ] {
+        assert!(told.contains(&part), "{part}: {told}");
+    }
+    assert!(!told.contains("hidden-word") && !folder.path().join("results").exists());
 }

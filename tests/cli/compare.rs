@@ -104,3 +104,118 @@ fn junit_is_written_beside() {
     let report = std::fs::read_to_string(path).unwrap();
     assert!(report.contains("failures=\"1\"") && report.contains("worse by 3.4%"), "{report}");
 }
+
+#[test]
+fn a_run_counts_once_in_an_arm() {
+    let (a, b) = (files("once-a", &["11.10"]), files("once-b", &["11.43"]));
+    let [a, b] = [&a[0], &b[0]];
+    let outcome = run(&["--json", a, a, a, "--", b, b, b]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    let document: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
+    assert_eq!(document["verdict"], "not enough data");
+    assert_eq!(document["runs"]["a"].as_array().map(Vec::len), Some(1));
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("left out of arm A, named before"), "{warnings}");
+    let copy = format!("{a}.copy.json");
+    std::fs::copy(a, &copy).unwrap();
+    let outcome = run(&[a, &copy, "--", b]);
+    assert!(outcome.err.contains("left out of arm A, with the content of another"), "{}", outcome.err);
+    let outcome = run(&[a, "--", &copy]);
+    assert!(outcome.err.contains("are one run"), "{}", outcome.err);
+}
+
+/// A journal of two requests, and the result of the same run.
+fn result_and_journal(folder: &Path, name: &str, milliseconds: f64) -> (String, String) {
+    let record = |index: usize| {
+        let latency = 0.05 + 3.0 * milliseconds / 1e3;
+        serde_json::json!({"line": "request", "part": 0, "record": {
+            "index": index, "start": 0.0, "queue": 0.0, "lag": 0.0, "connect": null, "ttft": 0.05,
+            "latency": latency, "itl": [milliseconds / 1e3, milliseconds / 1e3, milliseconds / 1e3],
+            "prompt_tokens": 4, "output_tokens": 4, "counted_by": "usage"}})
+    };
+    let settings = serde_json::json!({"num_prompts": 2, "max_concurrency": 1, "model": "m", "seed": 0});
+    let lines = [
+        serde_json::json!({"line": "header", "schema": "k3plan.journal/1", "settings": settings}),
+        serde_json::json!({"line": "part", "part": 0, "started_at": 1.7e9 + milliseconds}),
+        record(0),
+        record(1),
+        serde_json::json!({"line": "part_end", "part": 0, "duration": 1.0}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let (result, journal) = (folder.join(name), folder.join(format!("{name}.journal")));
+    std::fs::write(&journal, text).unwrap();
+    let text = serde_json::json!({"completed": 2, "failed": 0, "num_prompts": 2, "model_id": "m", "max_concurrency": 1,
+        "output_throughput": 8.0, "median_tpot_ms": milliseconds,
+        "k3plan": {"seed": 0, "started_at": 1.7e9 + milliseconds, "interrupted": name.contains("cut")}});
+    std::fs::write(&result, text.to_string()).unwrap();
+    (result.display().to_string(), journal.display().to_string())
+}
+
+#[test]
+fn a_result_and_its_journal_are_one_run() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare").join("journals");
+    std::fs::create_dir_all(&folder).unwrap();
+    let all: Vec<(String, String)> = ["a0.json", "a1.json", "b0.json", "b1-cut.json"]
+        .iter()
+        .zip([10.0, 10.1, 10.05, 10.2])
+        .map(|(name, ms)| result_and_journal(&folder, name, ms))
+        .collect();
+    let both = [&all[0].0, &all[0].1, &all[1].1, &all[1].0, "--", &all[2].0, &all[2].1, &all[3].0, &all[3].1];
+    let alone = [&all[0].0, &all[1].0, "--", &all[2].0, &all[3].0];
+    let (both, alone) = (run(&both.map(|name| name as &str)), run(&alone.map(|name| name as &str)));
+    assert_eq!((both.code, &both.out), (Some(0), &alone.out), "{}", both.err);
+    assert!(both.err.contains("a0.json.journal` (as `"), "{}", both.err);
+    assert!(
+        alone.err.contains("b1-cut.json`: the run was interrupted: 2 of 2 requests finished"),
+        "{}",
+        alone.err
+    );
+}
+
+#[test]
+fn a_file_that_is_no_result_is_named_to_be_left_out() {
+    let a = files("log-a", &["11.10", "11.2"]);
+    let folder = Path::new(&a[0]).parent().unwrap();
+    for (name, text) in [("base.log", "INFO 12-02 starting, a, b\nINFO more\n"), ("notes.txt", "hello\n")] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let (log, notes) = (folder.join("base.log"), folder.join("notes.txt"));
+    let [log, notes] = [log.to_str().unwrap(), notes.to_str().unwrap()];
+    let outcome = run(&[&a[0], log, &a[1], notes, "--", &a[1]]);
+    assert_eq!(outcome.code, Some(2));
+    for part in ["base.log` is no result of a known tool", "notes.txt", "leave these files out"] {
+        assert!(outcome.err.contains(part), "{part}: {}", outcome.err);
+    }
+    // What a folder brings along is passed over.
+    let outcome = run(&[folder.to_str().unwrap(), "--", &a[1]]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+}
+
+#[test]
+fn absurd_inputs_are_refused_with_a_reason() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare").join("absurd");
+    std::fs::create_dir_all(&folder).unwrap();
+    let table = folder.join("t.csv");
+    for (text, reason) in [
+        ("metric,A_mean,A_sd,n\nmedian_tpot_ms,10,1,18446744073709551615\n", "more than the 10000"),
+        ("median_tpot_ms,tpot_p50_s\n10,0.01\n", "a second time"),
+    ] {
+        std::fs::write(&table, text).unwrap();
+        let outcome = run(&[table.to_str().unwrap(), "--", table.to_str().unwrap()]);
+        assert_eq!(outcome.code, Some(2));
+        assert!(outcome.err.contains(reason), "{}", outcome.err);
+    }
+    let socket = folder.join("socket");
+    let _ = std::fs::remove_file(&socket);
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let outcome = run(&[socket.to_str().unwrap(), "--", socket.to_str().unwrap()]);
+    assert!(outcome.code == Some(2) && outcome.err.contains("no regular file"), "{}", outcome.err);
+    let (_, journal) = result_and_journal(&folder, "j.json", 10.0);
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let largest = text.replace("\"output_tokens\":4", "\"output_tokens\":18446744073709551615");
+    std::fs::write(&journal, largest).unwrap();
+    assert_eq!(run(&[&journal, "--", &journal]).code, Some(0));
+    std::fs::write(&journal, text.replace("\"ttft\":0.05", "\"ttft\":-0.05")).unwrap();
+    assert_eq!(run(&[&journal, "--", &journal]).code, Some(2));
+    assert_eq!(run(&["--fail-on", "worse:5%%", &journal, "--", &journal]).code, Some(2));
+}

@@ -68,6 +68,10 @@ pub struct Run {
     pub labels: BTreeMap<String, String>,
     /// The figures.
     pub figures: BTreeMap<Metric, Measured>,
+    /// Whether it was read from a journal, which its result beside it repeats.
+    pub journal: bool,
+    /// Tells the requests' times apart from another run's. `None` where the file lists none.
+    pub requests: Option<u64>,
     /// Requests that failed. `None` where the file does not say.
     pub failed: Option<u64>,
     /// What a reader should know before trusting the run.
@@ -86,6 +90,8 @@ impl Run {
             in_order: true,
             labels: BTreeMap::new(),
             figures: BTreeMap::new(),
+            journal: false,
+            requests: None,
             failed: None,
             remarks: Vec::new(),
         }

@@ -8,8 +8,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 
+mod plain;
+
 /// One event.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Event<'a> {
     /// The first choice; `None` when there is none, as in the event that only carries usage.
     #[serde(borrow, default, deserialize_with = "first_choice")]
@@ -30,7 +32,7 @@ pub(crate) struct Usage {
 }
 
 /// The part of a choice that tells tokens.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Choice<'a> {
     #[serde(borrow, default)]
     text: Option<Cow<'a, str>>,
@@ -44,7 +46,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) finish_reason: Option<Cow<'a, str>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
     content: Option<Cow<'a, str>>,
@@ -52,7 +54,7 @@ struct Delta<'a> {
     reasoning: Option<Cow<'a, str>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 struct Logprobs {
     #[serde(default, alias = "content")]
     tokens: Option<Length>,
@@ -82,7 +84,7 @@ impl Choice<'_> {
 }
 
 /// How many entries a list has.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Length(u32);
 
 impl<'de> Deserialize<'de> for Length {
@@ -137,6 +139,9 @@ pub(crate) enum EventError {
 pub(crate) fn parse(data: &[u8]) -> Result<Event<'_>, EventError> {
     let text =
         std::str::from_utf8(data).map_err(|error| EventError::InvalidUtf8 { at: error.valid_up_to() })?;
+    if let Some(event) = plain::parse(text) {
+        return Ok(event);
+    }
     serde_json::from_str(text).map_err(|error| EventError::BrokenJson(error.to_string()))
 }
 

@@ -16,6 +16,7 @@ use super::record::{FailureKind, RequestFailure, RequestRecord, TokenCount};
 use super::request::PlannedRequest;
 use super::run::Setup;
 use super::sse::{EventSplitter, EventTooLong};
+use super::turns::Turns;
 
 /// How much of an error's body is kept.
 const DETAIL_LIMIT: usize = 2000;
@@ -74,6 +75,8 @@ pub(crate) struct Desk {
     pub(crate) buffer: RefCell<Vec<u8>>,
     /// How late bytes were read.
     pub(crate) read_lag: RefCell<Histogram>,
+    /// Who may send next.
+    pub(crate) turns: Turns,
 }
 
 /// When a request has to be over, and for which reason.

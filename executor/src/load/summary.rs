@@ -28,8 +28,9 @@ impl Spread {
         seconds.sort_by(f64::total_cmp);
         let count = seconds.len();
         let size = count.max(1) as f64;
-        let mean = seconds.iter().sum::<f64>() / size;
-        let variance = seconds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
+        // From zero up, since the sum of nothing is -0.
+        let mean = seconds.iter().fold(0.0, |sum, value| sum + value) / size;
+        let variance = seconds.iter().fold(0.0, |sum, value| sum + (value - mean).powi(2)) / size;
         let at = |share: f64| 1000.0 * percentile(&seconds, share);
         Self {
             count,
@@ -237,6 +238,7 @@ mod tests {
     #[test]
     fn nothing_is_zero() {
         let summary = Summary::of(&[], 0.0, &[99.0], &Goodput::default());
+        assert!(summary.itl.mean.is_sign_positive() && summary.itl.deviation.is_sign_positive());
         assert_eq!(
             (summary.ttft.median, summary.request_throughput, summary.request_goodput),
             (0.0, 0.0, None)

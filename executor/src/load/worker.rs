@@ -19,6 +19,7 @@ use super::exchange::{Desk, Turn, exchange, open_ahead};
 use super::histogram::Histogram;
 use super::record::RequestRecord;
 use super::run::{Report, Setup, Warmups};
+use super::turns::Turns;
 
 /// Room for what one read brings; all connections of a thread share it.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -57,14 +58,17 @@ struct Place {
 }
 
 impl Place {
-    async fn serve(&self, index: usize, due: Instant, placed: Instant) {
-        let Some(request) = self.setup.requests.get(index) else { return };
+    /// Sends a request and notes what came of it; tells when its place was free again.
+    async fn serve(&self, index: usize, due: Instant, placed: Instant) -> Instant {
+        let Some(request) = self.setup.requests.get(index) else { return placed };
         self.setup.counters.started.fetch_add(1, Ordering::Relaxed);
         let run_start = self.setup.started();
         let run_end = self.setup.limits.run.map(|limit| run_start + limit);
         let turn = Turn { index, due, placed, run_start, run_end };
         let record = exchange(&self.setup, &self.desk, request, turn).await;
+        let ended = Instant::now();
         self.records.borrow_mut().push(self.setup.note(record));
+        ended
     }
 
     fn is_over(&self) -> bool {
@@ -81,6 +85,7 @@ impl Worker {
             pool: Pool::default(),
             buffer: RefCell::new(vec![0; BUFFER_BYTES]),
             read_lag: RefCell::new(Histogram::default()),
+            turns: Turns::default(),
         };
         let place = Rc::new(Place { setup: Arc::clone(&setup), desk, records: RefCell::new(Vec::new()) });
         let local = LocalSet::new();
@@ -129,8 +134,8 @@ async fn at_once(place: &Rc<Place>, slots: usize, thread: usize, start: Instant)
             while !place.is_over() {
                 let next = place.setup.next.fetch_add(1, Ordering::Relaxed);
                 let Some(index) = place.setup.todo.get(next).copied() else { break };
-                place.serve(index, free_since, free_since).await;
-                free_since = Instant::now();
+                free_since = place.serve(index, free_since, free_since).await;
+                place.desk.turns.after_reads().await;
             }
         }));
     }

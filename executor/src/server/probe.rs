@@ -28,6 +28,8 @@ pub struct Probe {
 pub struct ServerFacts {
     /// The answer at `/version`.
     pub version: Option<String>,
+    /// The status of the answer at `/v1/models`; `None` where it was not asked.
+    pub models_status: Option<u16>,
     /// Names of the models it serves.
     pub models: Vec<String>,
     /// Where the first model's files lie, as the server names it.
@@ -69,11 +71,13 @@ impl Probe {
     pub fn facts(&self) -> io::Result<ServerFacts> {
         let models = self.get("/v1/models")?;
         let version = self.get("/version").ok().and_then(|answer| parsed(&answer));
+        let models_status = Some(models.status);
         let models = parsed(&models);
         let list = models.as_ref().and_then(|models| models.get("data")?.as_array());
         let first = list.and_then(|list| list.first());
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         Ok(ServerFacts {
+            models_status,
             version: text(version.as_ref().and_then(|version| version.get("version"))),
             models: list.into_iter().flatten().filter_map(|model| text(model.get("id"))).collect(),
             root: text(first.and_then(|model| model.get("root"))),

@@ -60,6 +60,11 @@ impl ServerProcess {
         self.child.try_wait()
     }
 
+    /// The number of the process that leads the group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Where its outputs go.
     pub fn log(&self) -> &Path {
         &self.log

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
 /// To the first token, and from token to token, of the model `timed`.
@@ -36,15 +35,16 @@ pub(crate) struct Mock {
 
 impl Mock {
     pub(crate) fn start(port: u16) -> Self {
-        Self::start_with(port, false)
+        Self::start_with(port, false, 16_384)
     }
 
     /// With a certificate that nobody has signed.
     pub(crate) fn start_tls() -> Self {
-        Self::start_with(0, true)
+        Self::start_with(0, true, 16_384)
     }
 
-    fn start_with(port: u16, tls: bool) -> Self {
+    /// With a listen queue of `backlog` connections, which the system may shorten.
+    pub(crate) fn start_with(port: u16, tls: bool, backlog: u32) -> Self {
         let (told, address) = channel();
         let seen = Arc::new(Seen::default());
         let shared = Arc::clone(&seen);
@@ -57,7 +57,7 @@ impl Mock {
                 let socket = tokio::net::TcpSocket::new_v4().unwrap();
                 socket.set_reuseaddr(true).unwrap();
                 socket.bind(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
-                let listener = socket.listen(16_384).unwrap();
+                let listener = socket.listen(backlog).unwrap();
                 told.send(listener.local_addr().unwrap()).unwrap();
                 accept(listener, tls, shared, timer).await;
             });
@@ -72,7 +72,16 @@ impl Mock {
 
 async fn accept(listener: TcpListener, tls: bool, seen: Arc<Seen>, timer: Sender<Timed>) {
     let acceptor = tls.then(acceptor);
-    while let Ok((stream, _)) = listener.accept().await {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // Without a free descriptor the connection waits in the queue: a listener that ends would refuse it.
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "mock server: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
         stream.set_nodelay(true).unwrap();
         nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::ReceiveTimestampns, &true).unwrap();
         let (seen, timer, acceptor) = (Arc::clone(&seen), timer.clone(), acceptor.clone());
@@ -80,7 +89,7 @@ async fn accept(listener: TcpListener, tls: bool, seen: Arc<Seen>, timer: Sender
             // A client that goes away is what some tests are about.
             let _ = match acceptor {
                 Some(acceptor) => acceptor.accept(stream).await.map(drop),
-                None => serve(stream, &seen, &timer).await,
+                None => serve(&Arc::new(stream), &seen, &timer).await,
             };
         });
     }
@@ -131,7 +140,7 @@ async fn read_stamped(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<(us
 
 /// A head and a body, and when they were there; `None` when the client has closed.
 async fn read_request(
-    stream: &mut TcpStream,
+    stream: &TcpStream,
     input: &mut Vec<u8>,
 ) -> io::Result<Option<(String, Vec<u8>, Instant)>> {
     let mut arrived = Instant::now();
@@ -162,9 +171,9 @@ async fn read_request(
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -> io::Result<()> {
+async fn serve(stream: &Arc<TcpStream>, seen: &Arc<Seen>, timer: &Sender<Timed>) -> io::Result<()> {
     let mut input = Vec::new();
-    while let Some((head, body, arrived)) = read_request(&mut stream, &mut input).await? {
+    while let Some((head, body, arrived)) = read_request(stream, &mut input).await? {
         seen.heads.lock().unwrap().push(head.clone());
         if head.starts_with("GET ") {
             let answer = match head.split(' ').nth(1) {
@@ -175,11 +184,11 @@ async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -
                 Some("/metrics") => "vllm:num_requests_running{engine=\"0\"} 2.0\n".to_owned(),
                 _ => String::new(),
             };
-            stream.write_all(plain(200, &answer).as_bytes()).await?;
+            write_all(stream, plain(200, &answer).as_bytes()).await?;
             continue;
         }
         let Ok(body) = serde_json::from_slice::<Value>(&body) else {
-            stream.write_all(plain(400, "no JSON").as_bytes()).await?;
+            write_all(stream, plain(400, "no JSON").as_bytes()).await?;
             continue;
         };
         let model = body["model"].as_str().unwrap_or("").to_owned();
@@ -187,7 +196,7 @@ async fn serve(mut stream: TcpStream, seen: &Arc<Seen>, timer: &Sender<Timed>) -
         let tokens = limit.and_then(Value::as_u64).unwrap_or(16);
         let prompt = body["prompt"].as_array().map_or(1, Vec::len) as u64;
         let chat = head.starts_with("POST /v1/chat");
-        if !answer(&mut stream, &model, chat, prompt, tokens, &head, arrived, timer).await? {
+        if !answer(stream, &model, chat, prompt, tokens, &head, arrived, timer).await? {
             return Ok(());
         }
         *seen.finished.lock().unwrap() += 1;
@@ -214,10 +223,14 @@ pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
 
 /// One token's event, as long as vLLM's.
 fn token_event(chat: bool, finish: Option<&str>) -> Vec<u8> {
+    event_of(" w343", chat, finish)
+}
+
+fn event_of(text: &str, chat: bool, finish: Option<&str>) -> Vec<u8> {
     let choice = if chat {
-        json!({"index": 0, "delta": {"content": " w343"}, "logprobs": null, "finish_reason": finish, "token_ids": null})
+        json!({"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": finish, "token_ids": null})
     } else {
-        json!({"index": 0, "text": " w343", "logprobs": null, "finish_reason": finish, "stop_reason": null,
+        json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish, "stop_reason": null,
             "prompt_token_ids": null, "token_ids": null})
     };
     let event = json!({"id": "cmpl-aab10aec5e28b022", "object": "text_completion", "created": 1_796_190_824,
@@ -237,7 +250,7 @@ fn ending(prompt: u64, tokens: u64) -> Vec<u8> {
 /// Writes an answer; false when the connection is of no further use.
 #[expect(clippy::too_many_arguments, reason = "all of a request and of the server")]
 async fn answer(
-    stream: &mut TcpStream,
+    stream: &Arc<TcpStream>,
     model: &str,
     chat: bool,
     prompt: u64,
@@ -249,12 +262,12 @@ async fn answer(
     if let Some(status) = model.strip_prefix("http_") {
         let key = head.lines().find_map(|line| line.strip_prefix("Authorization: Bearer ")).unwrap_or("");
         let body = json!({"error": {"message": format!("told so, {key}"), "code": status}}).to_string();
-        stream.write_all(plain(status.parse().unwrap(), &body).as_bytes()).await?;
+        write_all(stream, plain(status.parse().unwrap(), &body).as_bytes()).await?;
         return Ok(true);
     }
     if let Some(location) = model.strip_prefix("redirect ") {
         let head = format!("HTTP/1.1 307 Mock\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
-        stream.write_all(head.as_bytes()).await?;
+        write_all(stream, head.as_bytes()).await?;
         return Ok(true);
     }
     let event = token_event(chat, None);
@@ -263,21 +276,22 @@ async fn answer(
         "fast" => {
             let many = event.repeat(64);
             let mut left = tokens;
-            stream.write_all(STREAM_HEAD.as_bytes()).await?;
+            write_all(stream, STREAM_HEAD.as_bytes()).await?;
             while left > 64 {
-                stream.write_all(&many).await?;
+                write_all(stream, &many).await?;
                 left -= 64;
             }
             let mut last = event.repeat(usize::try_from(left.saturating_sub(1)).unwrap());
             last.extend(token_event(chat, Some("length")));
             last.extend(ending(prompt, tokens));
-            stream.write_all(&last).await?;
+            write_all(stream, &last).await?;
         }
-        "timed" => {
+        "timed" | "stamped" => {
             let (done, finished) = tokio::sync::oneshot::channel();
-            let socket = duplicate(stream)?;
-            let first_due = arrived + FIRST;
-            let task = Timed { due: first_due, socket, left: tokens, prompt, tokens, chat, done };
+            // No second descriptor: 10,000 streams would need 20,000.
+            let socket = Arc::clone(stream);
+            let (due, stamped) = (arrived + FIRST, model == "stamped");
+            let task = Timed { due, socket, left: tokens, prompt, tokens, chat, stamped, done };
             timer.send(task).unwrap();
             let _ = finished.await;
         }
@@ -286,21 +300,21 @@ async fn answer(
             let event = json!({"choices": [{"text": "\u{20ac}", "finish_reason": "stop"}]});
             let bytes = chunk(format!("data: {event}\n\n").as_bytes());
             let cut = bytes.iter().position(|byte| *byte == 0xe2).unwrap() + 1;
-            stream.write_all(&[STREAM_HEAD.as_bytes(), &bytes[..cut]].concat()).await?;
+            write_all(stream, &[STREAM_HEAD.as_bytes(), &bytes[..cut]].concat()).await?;
             tokio::task::yield_now().await;
-            stream.write_all(&[&bytes[cut..], &ending(prompt, 1)].concat()).await?;
+            write_all(stream, &[&bytes[cut..], &ending(prompt, 1)].concat()).await?;
         }
         "half_utf8" => {
             let bad = chunk(b"data: {\"choices\":[{\"text\":\"\xe2\x82\"}]}\n\n");
-            stream.write_all(&[started, bad].concat()).await?;
+            write_all(stream, &[started, bad].concat()).await?;
         }
         "broken_json" => {
             let bad = chunk(b"data: {\"choices\":[{\"text\": oops\n\n");
-            stream.write_all(&[started, bad].concat()).await?;
+            write_all(stream, &[started, bad].concat()).await?;
         }
         "server_error" => {
             let bad = chunk(b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
-            stream.write_all(&[started, bad].concat()).await?;
+            write_all(stream, &[started, bad].concat()).await?;
         }
         "several" => {
             let event =
@@ -308,59 +322,67 @@ async fn answer(
             let event = chunk(format!("data: {event}\n\n").as_bytes());
             let mut bytes = [STREAM_HEAD.as_bytes(), &event, &event].concat();
             bytes.extend(ending(prompt, 6));
-            stream.write_all(&bytes).await?;
+            write_all(stream, &bytes).await?;
         }
         "empty" => {
-            stream
-                .write_all(&[STREAM_HEAD.as_bytes(), &chunk(b"data: [DONE]\n\n"), b"0\r\n\r\n"].concat())
+            write_all(stream, &[STREAM_HEAD.as_bytes(), &chunk(b"data: [DONE]\n\n"), b"0\r\n\r\n"].concat())
                 .await?;
         }
         "stall" => {
-            stream.write_all(&started).await?;
+            write_all(stream, &started).await?;
             std::future::pending::<()>().await;
         }
         "silent" => std::future::pending::<()>().await,
         "reset" => {
-            stream.write_all(&started).await?;
+            write_all(stream, &started).await?;
             stream.set_zero_linger()?;
             return Ok(false);
         }
         "closed_early" => {
-            stream.write_all(&started).await?;
+            write_all(stream, &started).await?;
             return Ok(false);
         }
         "not_http" => {
-            stream.write_all(b"220 mail.example ESMTP\r\n").await?;
+            write_all(stream, b"220 mail.example ESMTP\r\n").await?;
             return Ok(false);
         }
         "endless" => {
-            stream.write_all(STREAM_HEAD.as_bytes()).await?;
+            write_all(stream, STREAM_HEAD.as_bytes()).await?;
             let many = event.repeat(64);
             loop {
-                stream.write_all(&many).await?;
+                write_all(stream, &many).await?;
             }
         }
         _ => {
             let body =
                 json!({"error": {"message": format!("The model `{model}` does not exist."), "code": 404}});
-            stream.write_all(plain(404, &body.to_string()).as_bytes()).await?;
+            write_all(stream, plain(404, &body.to_string()).as_bytes()).await?;
         }
     }
     Ok(true)
 }
 
-fn duplicate(stream: &TcpStream) -> io::Result<std::net::TcpStream> {
-    use std::os::fd::AsFd as _;
-    Ok(stream.as_fd().try_clone_to_owned()?.into())
+async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 struct Timed {
     due: Instant,
-    socket: std::net::TcpStream,
+    socket: Arc<TcpStream>,
     left: u64,
     prompt: u64,
     tokens: u64,
     chat: bool,
+    /// Whether each token's text is the time at which it was sent, in nanoseconds.
+    stamped: bool,
     done: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -386,6 +408,7 @@ fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
     let mut queue: BinaryHeap<Timed> = BinaryHeap::new();
     let mut lateness = Vec::new();
     let middle = [token_event(false, None), token_event(true, None)];
+    let begin = Instant::now();
     loop {
         let wait = queue
             .peek()
@@ -395,7 +418,12 @@ fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
                 lateness.push(next.due.elapsed());
                 let last = next.left <= 1;
                 let first = if next.left == next.tokens { STREAM_HEAD.as_bytes() } else { b"" };
-                let bytes = if last {
+                let bytes = if next.stamped {
+                    let text = format!(" {:020}", begin.elapsed().as_nanos());
+                    let finish = last.then_some("length");
+                    let end = if last { ending(next.prompt, next.tokens) } else { Vec::new() };
+                    &[first, &event_of(&text, next.chat, finish), &end].concat()
+                } else if last {
                     let event = token_event(next.chat, Some("length"));
                     &[first, &event, &ending(next.prompt, next.tokens)].concat()
                 } else if first.is_empty() {
@@ -403,8 +431,8 @@ fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
                 } else {
                     &[first, &middle[usize::from(next.chat)]].concat()
                 };
-                let written = next.socket.write_all(bytes);
-                if last || written.is_err() {
+                let written = next.socket.try_write(bytes).is_ok_and(|count| count == bytes.len());
+                if last || !written {
                     seen.lateness.lock().unwrap().append(&mut lateness);
                     let _ = next.done.send(());
                 } else {

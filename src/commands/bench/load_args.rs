@@ -105,8 +105,11 @@ pub(super) struct LoadArgs {
     #[arg(long, num_args = 1.., value_name = "NAME:MS", value_parser = parse_limit)]
     pub(super) goodput: Vec<(String, f64)>,
     /// Percentiles to report.
-    #[arg(long, value_delimiter = ',', default_value = "99")]
+    #[arg(long, value_delimiter = ',', default_value = "99", value_parser = parse_percentile)]
     pub(super) metric_percentiles: Vec<f64>,
+    /// Latencies to report.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ttft,tpot,itl,e2el")]
+    pub(super) percentile_metrics: Vec<Latency>,
     /// Seconds after which the run ends, whatever is under way.
     #[arg(long)]
     pub(super) time_limit: Option<f64>,
@@ -134,9 +137,37 @@ pub(super) struct LoadArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
     /// `/v1/completions`.
+    #[value(alias = "vllm")]
     Openai,
     /// `/v1/chat/completions`.
     OpenaiChat,
+}
+
+/// vLLM's names of the latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Latency {
+    /// From sending a request to its first token.
+    Ttft,
+    /// Of one request: the time after its first token, over the tokens after it.
+    Tpot,
+    /// Between one event with tokens and the next.
+    Itl,
+    /// From sending a request to its last token.
+    E2el,
+}
+
+impl Latency {
+    pub(super) const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
+
+    /// The name in a result's keys.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2el => "e2el",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -181,6 +212,11 @@ fn parse_range(text: &str) -> Result<Range<u32>, String> {
     let number = |text: &str| text.trim().parse::<u32>().map_err(|error| error.to_string());
     let range = number(first)?..number(end)?;
     if range.is_empty() { Err("it holds no id".to_owned()) } else { Ok(range) }
+}
+
+pub(super) fn parse_percentile(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=100.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is no percentile from 0 to 100"))
 }
 
 fn parse_object(text: &str) -> Result<Map<String, Value>, String> {

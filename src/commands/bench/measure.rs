@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use executor::load::client_cost::{Delivered, bottlenecks};
-use executor::load::journal::{Journal, Kept};
+use executor::load::journal::{Journal, JournalError, Kept};
+use executor::load::record::RequestRecord;
 use executor::load::request::BodyTemplate;
 use executor::load::run::{self, Load, raise_file_limit, wall_clock};
 use executor::load::secret::Secret;
@@ -52,14 +53,14 @@ impl Measurement<'_> {
             Failure::new(format!("failed to find the server `{}`", self.target)).caused_by(error)
         })?;
         let mut notes = Vec::new();
+        let mut unreached = None;
         let facts = probe.facts().unwrap_or_else(|error| {
             notes.push(format!("the server told nothing of itself before the run: {error}"));
+            unreached = Some(error);
             ServerFacts::default()
         });
-        let model =
-            self.model.map(str::to_owned).or_else(|| facts.models.first().cloned()).ok_or_else(|| {
-                Failure::new(format!("`{}` names no model", self.target)).hint("name it with `--model`")
-            })?;
+        let model = self.model.map(str::to_owned).or_else(|| facts.models.first().cloned());
+        let model = model.ok_or_else(|| no_model(self.target, &facts, unreached))?;
         let made = load.requests(self.seed, &model, &probe)?;
         notes.extend(made.notes);
         let planned = made.requests.len();
@@ -84,7 +85,13 @@ impl Measurement<'_> {
                 Some(journal)
             }
             Some(path) => Some(Journal::create(path, &settings, wall_clock()).map_err(|error| {
-                journal_failure(error).hint("go on with it by `--resume`, or name another file")
+                let exists = matches!(error, JournalError::Exists { .. });
+                let failure = journal_failure(error);
+                if exists {
+                    failure.hint("go on with it by `--resume`, or name another file")
+                } else {
+                    failure
+                }
             })?),
         };
         let machine = Machine::look();
@@ -124,6 +131,8 @@ impl Measurement<'_> {
             records.extend(before.records.into_iter().filter(Kept::is_settled));
             records.sort_by_key(|record| record.index);
         }
+        notes.extend(chunks(&records));
+        let interrupted = outcome.interrupted && records.len() < planned;
         let summary = Summary::of(&records, duration, &load.metric_percentiles, &load.goodput());
         let typical = summary.itl.median / 1000.0;
         let late = summary.send_lag.percentiles.last().map_or(0.0, |(_, ms)| ms / 1000.0);
@@ -142,7 +151,7 @@ impl Measurement<'_> {
             settings,
             started_at: outcome.started_at,
             parts,
-            interrupted: outcome.interrupted,
+            interrupted,
             requests_planned: planned,
             records,
             summary,
@@ -154,6 +163,7 @@ impl Measurement<'_> {
             notes,
             metadata: self.metadata,
             detailed: self.detailed,
+            latencies: load.percentile_metrics.clone(),
         })
     }
 
@@ -166,6 +176,53 @@ impl Measurement<'_> {
         }
         settings
     }
+}
+
+/// Why a server's model is not known.
+fn no_model(target: &Target, facts: &ServerFacts, unreached: Option<std::io::Error>) -> Failure {
+    if let Some(error) = unreached {
+        return Failure::new(format!("failed to reach the server `{target}`")).caused_by(error).hint(
+            "start it, or correct the address; with `--model` the run begins anyway and counts what fails",
+        );
+    }
+    let failure = Failure::new(format!("`{target}` names no model"));
+    match facts.models_status {
+        Some(status @ (401 | 403)) => failure
+            .caused_by(format!("`/v1/models` answers {status}"))
+            .hint("give its key by `--api-key-env` or `--api-key-file`"),
+        Some(status) if status != 200 => {
+            failure.caused_by(format!("`/v1/models` answers {status}")).hint("name it with `--model`")
+        }
+        _ => failure.hint("name it with `--model`"),
+    }
+}
+
+/// What has to be said where the server sends many tokens at once.
+pub(super) fn chunks(records: &[RequestRecord]) -> Option<String> {
+    /// Fewer tokens a chunk than this are one now and then.
+    const MANY: f64 = 1.5;
+    let several = records.iter().filter(|record| record.succeeded() && record.output_tokens > 1);
+    let (mut tokens, mut chunks, mut answers) = (0_u64, 0_usize, 0_usize);
+    for record in several {
+        tokens += record.output_tokens;
+        // What was read together arrived together.
+        chunks += 1 + record.itl.iter().filter(|gap| **gap > 0.0).count();
+        answers += 1;
+    }
+    if answers == 0 || (tokens as f64) < MANY * chunks as f64 {
+        return None;
+    }
+    let each = tokens as f64 / chunks as f64;
+    Some(if chunks == answers {
+        format!(
+            "every answer came in one chunk of {each:.0} tokens: neither TPOT nor ITL tells how fast tokens are made"
+        )
+    } else {
+        format!(
+            "the server sends {each:.1} tokens a chunk: ITL is the time between chunks and says nothing of single \
+             tokens; TPOT does"
+        )
+    })
 }
 
 fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut Vec<String>) -> Value {

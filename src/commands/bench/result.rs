@@ -14,6 +14,8 @@ use executor::server::metrics::Sample;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Value, json};
 
+use super::load_args::Latency;
+
 pub(super) const SCHEMA: &str = "k3plan.bench/1";
 
 /// Everything that a finished, killed or resumed run has to tell.
@@ -39,6 +41,8 @@ pub(super) struct Measured {
     pub(super) metadata: Vec<(String, String)>,
     /// Whether the lists of single requests are written.
     pub(super) detailed: bool,
+    /// The latencies that are reported.
+    pub(super) latencies: Vec<Latency>,
 }
 
 /// How often each kind of failure came.
@@ -115,11 +119,9 @@ impl Serialize for Measured {
         for (name, value) in &drafts {
             map.serialize_entry(name, value)?;
         }
-        for (name, spread) in
-            [("ttft", &summary.ttft), ("tpot", &summary.tpot), ("itl", &summary.itl), ("e2el", &summary.e2el)]
-        {
-            for (prefix, value) in figures(spread) {
-                map.serialize_entry(&format!("{prefix}_{name}_ms"), &value)?;
+        for latency in self.latencies() {
+            for (prefix, value) in figures(self.spread(latency)) {
+                map.serialize_entry(&format!("{prefix}_{}_ms", latency.key()), &value)?;
             }
         }
         map.serialize_entry("k3plan", &self.own())?;
@@ -128,6 +130,20 @@ impl Serialize for Measured {
 }
 
 impl Measured {
+    /// The latencies that are reported, in vLLM's order.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = Latency> {
+        Latency::ALL.into_iter().filter(|latency| self.latencies.contains(latency))
+    }
+
+    pub(super) fn spread(&self, latency: Latency) -> &Spread {
+        match latency {
+            Latency::Ttft => &self.summary.ttft,
+            Latency::Tpot => &self.summary.tpot,
+            Latency::Itl => &self.summary.itl,
+            Latency::E2el => &self.summary.e2el,
+        }
+    }
+
     fn own(&self) -> Value {
         let assumed = self.records.iter().any(|r| r.succeeded() && r.counted_by == TokenCount::Assumed);
         let failures: Vec<Value> = failures(&self.records)
@@ -213,7 +229,7 @@ fn drafts(samples: &[Sample]) -> Vec<(&'static str, f64)> {
 }
 
 /// A time as vLLM writes it, `20261231-235959`, in UTC.
-fn date(seconds: f64) -> String {
+pub(super) fn date(seconds: f64) -> String {
     let seconds = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Days since 1 March of year 0, in cycles of 400 years.

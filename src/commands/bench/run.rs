@@ -1,28 +1,34 @@
 //! `k3plan bench run`: an experiment over several ways to serve one model.
 
+mod dry_run;
 mod experiment;
 mod planned;
+mod start;
 
+use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor::load::secret::Secret;
-use executor::load::target::Target;
 use executor::load::tls::Trust;
-use executor::server::probe::Probe;
 use executor::server::process::ServerProcess;
+use executor::server::registry::Registry;
 
 use super::load_args::LoadArgs;
 use super::measure::{Cancel, Measurement, stop_on_signals};
 use super::result::Measured;
-use super::serve::{Access, journal_beside, parse_target, write_result};
+use super::serve::{Access, journal_beside, write_result};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 use experiment::{Arm, Experiment, Step};
+use start::Up;
 
 /// Run an experiment: start each arm's server, check its KV cache groups, measure, end it.
+///
+/// Exit 1 when a signal ends it before its last measurement; what it had stays, and `--resume` goes on.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The experiment's file.
@@ -30,10 +36,10 @@ pub(super) struct Args {
     /// Folder for results, journals and logs.
     #[arg(long, default_value = "results", value_name = "FOLDER")]
     output: PathBuf,
-    /// Leave out what the folder already holds.
+    /// Leave out what the folder already holds; servers that a killed run left behind are ended first.
     #[arg(long)]
     resume: bool,
-    /// Print the steps and do nothing.
+    /// Print the commands, the load, the order and the least time, and do nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -48,19 +54,26 @@ struct Session<'a> {
     trust: Trust,
     headers: &'a [(String, String)],
     cancel: Cancel,
+    registry: RefCell<Registry>,
 }
 
-/// An arm's server that is not known to be up.
-struct Starting {
-    target: Target,
-    probe: Probe,
-    process: Option<ServerProcess>,
+/// Why an experiment did not come to its end.
+enum Stopped {
+    Signal,
+    Failed(Failure),
+    Output(io::Error),
 }
 
-/// An arm's server, up and checked.
-struct Up {
-    target: Target,
-    process: Option<ServerProcess>,
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
@@ -68,10 +81,10 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
-    let experiment = Experiment::read(&text)?;
+    let experiment = Experiment::read(&args.experiment, &text)?;
     let steps = experiment.steps();
     if args.dry_run {
-        return tell_steps(&experiment, &steps, terminal);
+        return dry_run::tell(&experiment, &steps, terminal);
     }
     std::fs::create_dir_all(&args.output).map_err(|error| {
         Failure::new(format!("failed to make the folder `{}`", args.output.display())).caused_by(error)
@@ -84,175 +97,175 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         trust: args.access.trust(),
         headers: args.access.headers()?,
         cancel: stop_on_signals(),
+        registry: RefCell::new(Registry::open(&args.output).map_err(|error| list_failed(&error))?),
     };
+    session.end_left_over(terminal)?;
     writeln!(terminal.out, "{}", experiment.title)?;
     writeln!(
         terminal.out,
         "{:<16}{:>6}{:>6}{:>8}{:>10}{:>10}{:>10}{:>12}{:>8}",
         "arm", "start", "seed", "repeat", "TTFT ms", "TPOT ms", "ITL ms", "tokens/s", "failed"
     )?;
-    let mut up: Vec<Option<Up>> = experiment.arms.iter().map(|_| None).collect();
-    let mut start = None;
     let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); experiment.arms.len()];
-    for step in &steps {
-        let Some(arm) = experiment.arms.get(step.arm) else { continue };
-        let path = session.result_path(arm, *step);
-        if let Some(list) = files.get_mut(step.arm) {
-            list.push(path.clone());
+    let outcome = session.take_steps(&steps, args.resume, &mut files, terminal);
+    session.registry.borrow_mut().prune().map_err(|error| list_failed(&error))?;
+    match outcome {
+        Ok(()) => {
+            tell_comparison(&experiment, &files, terminal)?;
+            Ok(Exit::Fine)
         }
-        if path.exists() && args.resume {
-            continue;
+        Err(Stopped::Signal) => {
+            let there = steps.iter().filter(|step| session.has_result(**step)).count();
+            let all = steps.len();
+            writeln!(
+                terminal.err,
+                "interrupted: a signal ended the experiment with {there} of {all} measurements whole; its servers are \
+                 ended, `--resume` goes on"
+            )?;
+            Ok(Exit::CheckSaysNo)
         }
-        if path.exists() {
-            return Err(Failure::new(format!("the result `{}` exists", path.display()))
-                .hint("go on with `--resume`, or name another folder by `--output`")
-                .into());
-        }
-        if step.start != start {
-            for (arm, server) in experiment.arms.iter().zip(&mut up) {
-                session.end(&arm.name, server.take())?;
-            }
-            start = step.start;
-            if experiment.keep_running {
-                // All before the first is measured, so that none is measured beside one that loads.
-                let starting: Result<Vec<_>, _> =
-                    experiment.arms.iter().map(|arm| session.launch(arm, start, terminal)).collect();
-                for ((arm, place), starting) in experiment.arms.iter().zip(&mut up).zip(starting?) {
-                    *place = Some(session.bring_up(arm, starting)?);
-                }
-            }
-        }
-        if !experiment.keep_running {
-            for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
-                let name = experiment.arms.get(index).map_or("", |arm| arm.name.as_str());
-                session.end(name, other.take())?;
-            }
-        }
-        let Some(place) = up.get_mut(step.arm) else { continue };
-        if place.is_none() {
-            let starting = session.launch(arm, step.start, terminal)?;
-            *place = Some(session.bring_up(arm, starting)?);
-        }
-        let Some(server) = place else { continue };
-        let measured = session.measure(arm, server, *step, &path, terminal)?;
-        tell_measured(arm, *step, &measured, terminal)?;
+        Err(Stopped::Failed(failure)) => Err(failure.into()),
+        Err(Stopped::Output(error)) => Err(error.into()),
     }
-    for (arm, server) in experiment.arms.iter().zip(up) {
-        session.end(&arm.name, server)?;
-    }
-    tell_comparison(&experiment, &files, terminal)?;
-    Ok(Exit::Fine)
+}
+
+fn list_failed(error: &io::Error) -> Failure {
+    Failure::new("failed to keep the list of started servers `servers.json`").caused_by(error)
 }
 
 impl Session<'_> {
+    /// Ends servers that a killed experiment left in this folder.
+    fn end_left_over(&self, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+        let mut registry = self.registry.borrow_mut();
+        let other = registry.running().find(|server| server.owner.runs()).map(|server| server.owner.pid);
+        if let Some(pid) = other {
+            return Err(Failure::new(format!("another experiment works in `{}`", self.folder.display()))
+                .caused_by(format!("the process {pid} has started servers that run"))
+                .hint("wait for it, or name another folder by `--output`"));
+        }
+        let listed: Vec<String> = registry
+            .running()
+            .map(|server| format!("process {}: {}", server.leader.pid, server.command))
+            .collect();
+        let ended = registry.end_left_over(self.experiment.health.patience()).map_err(|error| {
+            let failure =
+                Failure::new("failed to end the servers that a killed experiment left").caused_by(error);
+            listed.iter().fold(failure, |failure, server| failure.caused_by(server))
+        })?;
+        for server in ended {
+            let (arm, pid) = (&server.arm, server.leader.pid);
+            let _ = writeln!(
+                terminal.err,
+                "ended the server of the arm `{arm}` (process {pid}) that a killed run left"
+            );
+        }
+        Ok(())
+    }
+
+    /// Measures every step that has no result yet, each with its arm's server up.
+    fn take_steps(
+        &self,
+        steps: &[Step],
+        resume: bool,
+        files: &mut [Vec<PathBuf>],
+        terminal: &mut Terminal<'_>,
+    ) -> Result<(), Stopped> {
+        let mut up: Vec<Option<Up>> = self.experiment.arms.iter().map(|_| None).collect();
+        let taken = self.take_steps_with(&mut up, steps, resume, files, terminal);
+        // Also where a step failed: a server that is asked to end frees what it holds.
+        for (arm, server) in self.experiment.arms.iter().zip(up) {
+            let ended = self.end(&arm.name, server);
+            if taken.is_ok() {
+                ended?;
+            }
+        }
+        taken
+    }
+
+    fn take_steps_with(
+        &self,
+        up: &mut [Option<Up>],
+        steps: &[Step],
+        resume: bool,
+        files: &mut [Vec<PathBuf>],
+        terminal: &mut Terminal<'_>,
+    ) -> Result<(), Stopped> {
+        let experiment = self.experiment;
+        let mut start = None;
+        for step in steps {
+            let Some(arm) = experiment.arms.get(step.arm) else { continue };
+            let path = self.result_path(arm, *step);
+            if let Some(list) = files.get_mut(step.arm) {
+                list.push(path.clone());
+            }
+            if path.exists() && resume {
+                continue;
+            }
+            if path.exists() {
+                return Err(Failure::new(format!("the result `{}` exists", path.display()))
+                    .hint("go on with `--resume`, or name another folder by `--output`")
+                    .into());
+            }
+            if *self.cancel.borrow() {
+                return Err(Stopped::Signal);
+            }
+            if step.start != start {
+                for (arm, server) in experiment.arms.iter().zip(up.iter_mut()) {
+                    self.end(&arm.name, server.take())?;
+                }
+                start = step.start;
+                if experiment.keep_running {
+                    // All before the first is measured, so that none is measured beside one that loads.
+                    let starting: Result<Vec<_>, _> =
+                        experiment.arms.iter().map(|arm| self.launch(arm, start, terminal)).collect();
+                    for ((arm, place), starting) in experiment.arms.iter().zip(up.iter_mut()).zip(starting?) {
+                        *place = Some(self.bring_up(arm, starting)?);
+                    }
+                }
+            }
+            if !experiment.keep_running {
+                for (index, other) in up.iter_mut().enumerate().filter(|(index, _)| *index != step.arm) {
+                    let name = experiment.arms.get(index).map_or("", |arm| arm.name.as_str());
+                    self.end(name, other.take())?;
+                }
+            }
+            let Some(place) = up.get_mut(step.arm) else { continue };
+            if place.is_none() {
+                let starting = self.launch(arm, step.start, terminal)?;
+                *place = Some(self.bring_up(arm, starting)?);
+            }
+            let Some(server) = place else { continue };
+            let measured = self.measure(arm, server, *step, &path, terminal)?;
+            tell_measured(arm, *step, &measured, terminal)?;
+        }
+        Ok(())
+    }
+
+    fn has_result(&self, step: Step) -> bool {
+        self.experiment.arms.get(step.arm).is_some_and(|arm| self.result_path(arm, step).exists())
+    }
+
     fn result_path(&self, arm: &Arm, step: Step) -> PathBuf {
         let start = step.start.map_or_else(String::new, |start| format!("-start{start}"));
         self.folder.join(format!("{}{start}-seed{}-repeat{}.json", arm.name, step.seed, step.repeat))
     }
 
-    /// Starts an arm's server.
-    fn launch(
-        &self,
-        arm: &Arm,
-        start: Option<usize>,
-        terminal: &mut Terminal<'_>,
-    ) -> Result<Starting, Failure> {
-        let target = parse_target(&arm.address())?;
-        let started =
-            |cause: String| Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
-        let patience = Duration::from_secs(5);
-        let probe = Probe::new(&target, &self.trust, self.secret.as_ref(), patience)
-            .map_err(|error| started(error.to_string()))?;
-        let mut process = None;
-        if let Some(command) = arm.filled_command()? {
-            if probe.status(&self.experiment.health.path).is_ok() {
-                return Err(started(format!("another server already answers at {target}"))
-                    .hint("end it, or give the arm another `port`"));
-            }
-            let environment = arm.filled_environment()?;
-            let start = start.map_or_else(String::new, |start| format!("-start{start}"));
-            let log = self.folder.join(format!("{}{start}.log", arm.name));
-            let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
-                |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
-            )?;
-            process = Some(server);
-        }
-        let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
-        Ok(Starting { target, probe, process })
-    }
-
-    /// Waits until an arm's server is healthy and checks its groups.
-    fn bring_up(&self, arm: &Arm, starting: Starting) -> Result<Up, Failure> {
-        let Starting { target, probe, mut process } = starting;
-        self.wait_until_healthy(arm, &probe, process.as_mut())?;
-        planned::check(arm, process.as_ref().map(ServerProcess::log).or(arm.log.as_deref()))?;
-        Ok(Up { target, process })
-    }
-
-    fn wait_until_healthy(
-        &self,
-        arm: &Arm,
-        probe: &Probe,
-        mut process: Option<&mut ServerProcess>,
-    ) -> Result<(), Failure> {
-        const LOOK: Duration = Duration::from_millis(250);
+    /// The end of a server's log, without keys.
+    fn last_lines(&self, process: &ServerProcess) -> String {
         const LINES: usize = 15;
-        let health = &self.experiment.health;
-        let failed = |cause: String, process: Option<&ServerProcess>| {
-            let failure = Failure::new(format!("the arm `{}` did not come up", arm.name)).caused_by(cause);
-            match process {
-                Some(process) => failure.at(format!(
-                    "last lines of {}:\n{}",
-                    process.log().display(),
-                    self.hide(&process.last_lines(LINES))
-                )),
-                None => failure,
-            }
-        };
-        let timeout = Duration::try_from_secs_f64(health.timeout_seconds).unwrap_or(Duration::MAX);
-        let begun = Instant::now();
-        let mut last = "no answer".to_owned();
-        loop {
-            if *self.cancel.borrow() {
-                return Err(failed("a signal has ended the experiment".to_owned(), None));
-            }
-            if let Some(process) = process.as_deref_mut() {
-                match process.ended() {
-                    Ok(None) => {}
-                    Ok(Some(status)) => {
-                        return Err(failed(format!("its server ended: {status}"), Some(process)));
-                    }
-                    Err(error) => return Err(failed(error.to_string(), Some(process))),
-                }
-            }
-            match probe.status(&health.path) {
-                Ok(200) => return Ok(()),
-                Ok(status) => last = format!("`{}` answers {status}", health.path),
-                Err(error) => last.clone_from(&error.to_string()),
-            }
-            if begun.elapsed() > timeout {
-                let seconds = health.timeout_seconds;
-                return Err(failed(
-                    format!("it was not healthy after {seconds} s: {last}"),
-                    process.as_deref(),
-                ));
-            }
-            std::thread::sleep(LOOK);
-        }
-    }
-
-    fn hide(&self, text: &str) -> String {
-        self.secret.as_ref().map_or_else(|| text.to_owned(), |secret| secret.redact(text))
+        let text = process.last_lines(LINES);
+        let text = self.secret.as_ref().map_or_else(|| text.clone(), |secret| secret.redact(&text));
+        format!("last lines of {}:\n{text}", process.log().display())
     }
 
     fn measure(
         &self,
         arm: &Arm,
-        up: &Up,
+        up: &mut Up,
         step: Step,
         path: &Path,
         terminal: &mut Terminal<'_>,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<Measured, Stopped> {
         let mut metadata = vec![
             ("experiment".to_owned(), self.experiment.title.clone()),
             ("arm".to_owned(), arm.name.clone()),
@@ -285,41 +298,48 @@ impl Session<'_> {
             detailed: true,
         };
         let measured = measurement.run(&self.cancel, terminal)?;
+        // What answers at the address of a server that has ended is another one.
+        if let Some(process) = &mut up.process
+            && let Ok(Some(status)) = process.ended()
+        {
+            let what = format!("its server ended ({status}), so that something else may have answered");
+            return Err(Failure::new(format!("the arm `{}` was not measured", arm.name))
+                .caused_by(what)
+                .at(self.last_lines(process))
+                .into());
+        }
         let stopped = |cause: String| {
             Failure::new(format!("the arm `{}` could not be measured with seed {}", arm.name, step.seed))
                 .caused_by(cause)
                 .hint(format!("what it had is in `{}`; go on with `--resume`", journal.display()))
         };
         if measured.interrupted {
-            return Err(stopped("a signal has ended the experiment".to_owned()));
+            return Err(Stopped::Signal);
         }
         if measured.summary.completed == 0 {
             let first = measured.records.iter().find_map(|record| record.failure.as_ref());
             let why =
                 first.map_or_else(String::new, |failure| format!(": {}: {}", failure.kind, failure.detail));
-            return Err(stopped(format!("no request succeeded{why}")));
+            return Err(stopped(format!("no request succeeded{why}")).into());
         }
         write_result(path, &measured)?;
         Ok(measured)
     }
 
     fn end(&self, name: &str, up: Option<Up>) -> Result<(), Failure> {
-        let patience = Duration::try_from_secs_f64(self.experiment.health.stop_seconds).unwrap_or_default();
-        match up.and_then(|up| up.process) {
-            None => Ok(()),
-            Some(mut process) => process
-                .stop(patience)
-                .map_err(|error| Failure::new(format!("failed to end the arm `{name}`")).caused_by(error)),
-        }
+        /// Who has asked for the end by a signal does not wait for long.
+        const AFTER_A_SIGNAL: Duration = Duration::from_secs(10);
+        let Some(mut process) = up.and_then(|up| up.process) else { return Ok(()) };
+        let patience = self.experiment.health.patience();
+        let patience = if *self.cancel.borrow() { patience.min(AFTER_A_SIGNAL) } else { patience };
+        process
+            .stop(patience)
+            .map_err(|error| Failure::new(format!("failed to end the arm `{name}`")).caused_by(error))?;
+        self.registry.borrow_mut().remove(name).map_err(|error| list_failed(&error))
     }
 }
 
-fn tell_measured(
-    arm: &Arm,
-    step: Step,
-    measured: &Measured,
-    terminal: &mut Terminal<'_>,
-) -> std::io::Result<()> {
+fn tell_measured(arm: &Arm, step: Step, measured: &Measured, terminal: &mut Terminal<'_>) -> io::Result<()> {
     let summary = &measured.summary;
     writeln!(
         terminal.out,
@@ -341,34 +361,11 @@ fn tell_measured(
     terminal.out.flush()
 }
 
-fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let Experiment { title, source, date, .. } = experiment;
-    writeln!(terminal.out, "{title}\n{source}, {date}\n")?;
-    for arm in &experiment.arms {
-        let groups =
-            arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));
-        writeln!(terminal.out, "{}  {}{groups}", arm.name, arm.address())?;
-        if let Some(plan) = &arm.plan {
-            writeln!(terminal.out, "    planned as by k3plan plan {}", plan.join(" "))?;
-        }
-        if let Some(command) = arm.shown_command() {
-            writeln!(terminal.out, "    {command}")?;
-        }
-    }
-    writeln!(terminal.out)?;
-    for step in steps {
-        let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
-        let start = step.start.map_or_else(String::new, |start| format!("  start {start}"));
-        writeln!(terminal.out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
-    }
-    Ok(Exit::Fine)
-}
-
 fn tell_comparison(
     experiment: &Experiment,
     files: &[Vec<PathBuf>],
     terminal: &mut Terminal<'_>,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let list = |index: usize| {
         let paths = files.get(index).into_iter().flatten().map(|path| path.display().to_string());
         paths.collect::<Vec<_>>().join(" ")

@@ -10,7 +10,7 @@ use executor::load::tls::Trust;
 use super::load_args::LoadArgs;
 use super::measure::{Measurement, stop_on_signals};
 use super::result::Measured;
-use super::table;
+use super::table::{self, MEANING};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -18,12 +18,20 @@ use crate::terminal::Terminal;
 
 /// Send a load to an OpenAI-compatible server and measure its answers.
 ///
-/// Traffic goes to the given URL only: no proxy is used, no redirect followed. Exit 1 when no request succeeds.
+/// Traffic goes to the given URL only: no proxy is used, no redirect followed. Exit 1 when no request succeeds, or when a
+/// signal (SIGINT, SIGTERM, SIGHUP) ends the run before its last request; the result is written all the same.
 #[derive(clap::Args)]
+#[command(after_help = MEANING)]
 pub(super) struct Args {
     /// The server, as in http://127.0.0.1:8000.
-    #[arg(long, visible_alias = "base-url")]
-    url: String,
+    #[arg(long, visible_alias = "base-url", required_unless_present_any = ["host", "port"])]
+    url: Option<String>,
+    /// The server's host, instead of `--url` [default: 127.0.0.1].
+    #[arg(long, conflicts_with = "url")]
+    host: Option<String>,
+    /// The server's port, instead of `--url` [default: 8000].
+    #[arg(long, conflicts_with = "url")]
+    port: Option<u16>,
     /// Name of the model; the server's first when not given.
     #[arg(long)]
     model: Option<String>,
@@ -36,6 +44,15 @@ pub(super) struct Args {
     /// Result file; also printed with `--json`.
     #[arg(long, visible_alias = "result-filename", value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Folder of the result file, made when it is not there.
+    #[arg(long, value_name = "FOLDER")]
+    result_dir: Option<PathBuf>,
+    /// Write a result file also where `--output` names none: under the name that `vllm bench serve` gives it.
+    #[arg(long)]
+    save_result: bool,
+    /// Keep the lists of single requests in the result, as is done anyway.
+    #[arg(long, conflicts_with = "no_detail")]
+    save_detailed: bool,
     /// File that each finished request is appended to at once; with `--output`, FILE.journal when not given.
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
@@ -130,9 +147,18 @@ impl Access {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let target = parse_target(&args.url)?;
+    let target = parse_target(&args.address()?)?;
     let secret = args.access.secret()?;
-    let journal = args.journal.clone().or_else(|| args.output.as_deref().map(journal_beside));
+    let output = args.output()?;
+    let journal = args
+        .journal
+        .clone()
+        .or_else(|| output.as_deref().filter(|path| !is_special(path)).map(journal_beside));
+    if args.resume && args.journal.is_none() && args.output.is_none() {
+        return Err(Failure::new("`--resume` has no journal to go on with")
+            .hint("name it by `--journal`, or the result whose journal it is by `--output`")
+            .into());
+    }
     let trust = args.access.trust();
     let measurement = Measurement {
         target: &target,
@@ -150,10 +176,56 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         detailed: !args.no_detail,
     };
     let measured = measurement.run(&stop_on_signals(), terminal)?;
-    if let Some(path) = &args.output {
+    if let Some(path) = &output {
         write_result(path, &measured)?;
     }
-    tell(terminal, measured, args.json)
+    let interrupted = measured.interrupted.then_some((measured.records.len(), measured.requests_planned));
+    let exit = tell(terminal, measured, args.json)?;
+    let Some((ended, planned)) = interrupted else { return Ok(exit) };
+    let go_on = if journal.is_some() { "; `--resume` goes on" } else { "" };
+    writeln!(terminal.err, "interrupted: a signal ended the run after {ended} of {planned} requests{go_on}")?;
+    Ok(Exit::CheckSaysNo)
+}
+
+impl Args {
+    /// The server's address, in either spelling.
+    fn address(&self) -> Result<String, Failure> {
+        if let Some(url) = &self.url {
+            return Ok(url.clone());
+        }
+        let host = self.host.as_deref().unwrap_or("127.0.0.1");
+        if host.contains('/') {
+            return Err(Failure::new(format!("`--host` is `{host}`, not a host"))
+                .hint("a whole address is given by `--url`"));
+        }
+        let bare = host.contains(':') && !host.starts_with('[');
+        let host = if bare { format!("[{host}]") } else { host.to_owned() };
+        Ok(format!("http://{host}:{}", self.port.unwrap_or(8000)))
+    }
+
+    /// Where the result goes, if anywhere.
+    fn output(&self) -> Result<Option<PathBuf>, Failure> {
+        let wanted = self.save_result || self.result_dir.is_some();
+        let name = self.output.clone().or_else(|| wanted.then(|| PathBuf::from(self.vllms_name())));
+        if let Some(folder) = &self.result_dir {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Failure::new(format!("failed to make the folder `{}`", folder.display())).caused_by(error)
+            })?;
+        }
+        Ok(name
+            .map(|name| self.result_dir.as_ref().map_or_else(|| name.clone(), |folder| folder.join(&name))))
+    }
+
+    /// The name that `vllm bench serve` (0.32, `compute_result_filename`) gives a result; the model where it is named.
+    fn vllms_name(&self) -> String {
+        let load = &self.load;
+        let label = self.label.as_deref().unwrap_or(load.api().backend()).replace('/', "-");
+        let most = load.max_concurrency.map_or_else(String::new, |most| format!("-concurrency{most}"));
+        let model = self.model.as_deref().and_then(|model| model.rsplit('/').next());
+        let model = model.map_or_else(String::new, |model| format!("-{model}"));
+        let date = super::result::date(executor::load::run::wall_clock());
+        format!("{label}-{}qps{most}{model}-{date}.json", load.request_rate)
+    }
 }
 
 /// Reads a server's address from the command line or an experiment.
@@ -163,6 +235,11 @@ pub(super) fn parse_target(url: &str) -> Result<Target, Failure> {
             .caused_by(error)
             .hint("write it as `http://HOST:PORT`; a key goes into `--api-key-env` or `--api-key-file`")
     })
+}
+
+/// Whether a path is a device or a pipe, which must not be replaced by a file.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// The journal of a result file.
@@ -178,12 +255,14 @@ pub(super) fn write_result(path: &Path, measured: &Measured) -> Result<(), Failu
         Failure::new(format!("failed to write the result `{}`", path.display())).caused_by(error)
     };
     let mut draft = path.as_os_str().to_owned();
-    draft.push(".part");
+    if !is_special(path) {
+        draft.push(".part");
+    }
     let file = std::fs::File::create(&draft).map_err(failed)?;
     let mut writer = std::io::BufWriter::new(file);
     serde_json::to_writer(&mut writer, measured).map_err(|error| failed(error.into()))?;
     writer.write_all(b"\n").and_then(|()| writer.flush()).map_err(failed)?;
-    std::fs::rename(&draft, path).map_err(failed)
+    if draft == path.as_os_str() { Ok(()) } else { std::fs::rename(&draft, path).map_err(failed) }
 }
 
 /// Prints the figures, and says by the exit code whether any request succeeded.
@@ -193,7 +272,7 @@ pub(super) fn tell(terminal: &mut Terminal<'_>, mut measured: Measured, json: bo
         serde_json::to_writer_pretty(&mut *terminal.out, &measured).map_err(std::io::Error::from)?;
         writeln!(terminal.out)?;
     } else {
-        table::write(terminal, &measured)?;
+        table::write(terminal, &table::Shown::of(&measured))?;
     }
     Ok(if measured.summary.completed > 0 { Exit::Fine } else { Exit::CheckSaysNo })
 }

@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use executor::load::run::Progress;
-use executor::load::summary::Spread;
 
-use super::result::{Measured, failures};
+pub(super) use super::shown::{Row, Shown};
 use crate::terminal::{Style, Terminal};
 
 /// Lines that are drawn over while a run goes on.
@@ -52,64 +51,57 @@ impl Live {
     }
 }
 
+/// What the latencies are, for who reads a table without the manual.
+pub(super) const MEANING: &str = "\
+TTFT: from sending a request to its first token. TPOT: of one request, the time after its first token over the tokens \
+after it. ITL: between one event with tokens and the next. E2EL: from sending a request to its last token.";
+
 /// Writes the figures of a run.
-pub(super) fn write(terminal: &mut Terminal<'_>, measured: &Measured) -> io::Result<()> {
-    let summary = &measured.summary;
+pub(super) fn write(terminal: &mut Terminal<'_>, shown: &Shown) -> io::Result<()> {
     let head = terminal.paint(Style::Bold, "Requests");
-    let sent = measured.records.len();
+    let Shown { planned, completed, failed, .. } = shown;
+    let ended = completed + failed;
     writeln!(
         terminal.out,
-        "{head}  {} of {} completed, {} failed, {} not sent",
-        summary.completed,
-        measured.requests_planned,
-        summary.failed,
-        measured.requests_planned.saturating_sub(sent)
+        "{head}  {completed} of {planned} completed, {failed} failed, {} not sent",
+        planned.saturating_sub(ended)
     )?;
-    for (kind, (count, detail)) in failures(&measured.records) {
-        let kind = terminal.paint(Style::Bad, &kind.to_string());
+    if shown.interrupted {
+        let word = terminal.paint(Style::Warn, "interrupted:");
+        writeln!(terminal.out, "{word} the run ended after {ended} of {planned} requests")?;
+    }
+    for (kind, count, detail) in &shown.failures {
+        let kind = terminal.paint(Style::Bad, kind);
         let first_line = detail.lines().next().unwrap_or("");
         writeln!(terminal.out, "  {count} {kind}: {first_line}")?;
     }
-    let tokens = (summary.total_input_tokens, summary.total_output_tokens);
-    writeln!(terminal.out, "Tokens    {} in, {} out in {:.2} s", tokens.0, tokens.1, summary.duration)?;
-    let goodput =
-        summary.request_goodput.map_or_else(String::new, |good| format!(", {good:.3} good requests/s"));
+    writeln!(terminal.out, "Tokens    {} in, {} out in {:.2} s", shown.input, shown.output, shown.duration)?;
+    let goodput = shown.goodput.map_or_else(String::new, |good| format!(", {good:.3} good requests/s"));
+    let [requests, output, total] = shown.rates;
     writeln!(
         terminal.out,
-        "Rate      {:.3} requests/s{goodput}, {:.1} output tokens/s, {:.1} tokens/s",
-        summary.request_throughput, summary.output_throughput, summary.total_token_throughput
+        "Rate      {requests:.3} requests/s{goodput}, {output:.1} output tokens/s, {total:.1} tokens/s",
     )?;
-    let shares: String =
-        summary.ttft.percentiles.iter().map(|(p, _)| format!("{:>10}", format!("P{p}"))).collect();
+    let shares: String = shown.percentiles.iter().map(|p| format!("{:>10}", format!("P{p}"))).collect();
     writeln!(terminal.out, "\n{:<10}{:>10}{:>10}{:>10}{shares}", "ms", "median", "mean", "std")?;
-    let mut row = |name: &str, spread: &Spread| {
-        let shares: String = spread.percentiles.iter().map(|(_, ms)| format!("{ms:>10.3}")).collect();
-        let Spread { median, mean, deviation, .. } = spread;
-        writeln!(terminal.out, "{name:<10}{median:>10.3}{mean:>10.3}{deviation:>10.3}{shares}")
-    };
-    row("TTFT", &summary.ttft)?;
-    row("TPOT", &summary.tpot)?;
-    row("ITL", &summary.itl)?;
-    if let Some(token_itl) = summary.token_itl.as_ref().filter(|token| token.count != summary.itl.count) {
-        row("ITL/token", token_itl)?;
+    for Row { name, figures } in &shown.rows {
+        // No event takes no time: a mean of zero says that there was none to measure.
+        let measured = figures.get(1).is_some_and(|mean| *mean > 0.0);
+        let cell = |ms: &f64| {
+            if measured && ms.is_finite() { format!("{ms:>10.3}") } else { format!("{:>10}", "-") }
+        };
+        let cells: String = figures.iter().map(cell).collect();
+        writeln!(terminal.out, "{name:<10}{cells}")?;
     }
-    row("E2EL", &summary.e2el)?;
-    if let Some((cost, delivered, bottlenecks)) = &measured.client {
-        writeln!(
-            terminal.out,
-            "\nClient    {:.1}% of a core, read {:.3} ms late at P99, sent {:.3} ms late at most P99, {:.1} under way",
-            100.0 * cost.cpu_share_max,
-            cost.read_lag.quantile(0.99).as_secs_f64() * 1e3,
-            summary.send_lag.percentiles.last().map_or(0.0, |(_, ms)| *ms),
-            delivered.concurrency_mean
-        )?;
-        for bottleneck in bottlenecks {
-            let word = terminal.paint(Style::Warn, "warning:");
-            writeln!(terminal.out, "{word} {bottleneck}")?;
-        }
+    if let Some(client) = &shown.client {
+        writeln!(terminal.out, "\nClient    {client}")?;
     }
-    for note in &measured.notes {
+    for warning in &shown.warnings {
+        let word = terminal.paint(Style::Warn, "warning:");
+        writeln!(terminal.out, "{word} {warning}")?;
+    }
+    for note in &shown.notes {
         writeln!(terminal.out, "note: {note}")?;
     }
-    Ok(())
+    writeln!(terminal.out, "\n{MEANING}")
 }

@@ -3,20 +3,33 @@
 use std::path::{Path, PathBuf};
 
 use executor::compare::read::{self, ReadError};
-use executor::compare::run::Run;
+use executor::compare::same::{self, Found};
 
 use crate::failure::Failure;
 
 /// Reads all runs of an arm, in the order of the arguments.
-pub(super) fn load(arguments: &[String]) -> Result<Vec<Run>, Failure> {
+pub(super) fn load(arguments: &[String]) -> Result<Vec<Found>, Failure> {
     let mut runs = Vec::new();
+    let mut no_results = Vec::new();
     for argument in arguments {
         let (path, selector) = split(argument);
-        let mut found = if path.is_dir() { load_folder(&path)? } else { load_file(&path)? };
+        let mut found = if path.is_dir() {
+            load_folder(&path)?
+        } else {
+            match load_file(&path) {
+                Ok(found) => found,
+                Err(Unread::Content(error @ ReadError::Unknown { .. })) => {
+                    no_results.push((path, error));
+                    continue;
+                }
+                Err(other) => return Err(other.into()),
+            }
+        };
         if !selector.is_empty() {
             let all = found.len();
-            found.retain(|run| {
-                selector.iter().all(|(key, value)| run.labels.get(key).is_some_and(|label| label == value))
+            found.retain(|found| {
+                let labels = &found.run.labels;
+                selector.iter().all(|(key, value)| labels.get(key).is_some_and(|label| label == value))
             });
             if found.is_empty() {
                 return Err(Failure::new(format!("`{argument}` selects none of {all} runs")));
@@ -24,7 +37,22 @@ pub(super) fn load(arguments: &[String]) -> Result<Vec<Run>, Failure> {
         }
         runs.extend(found);
     }
+    refuse(no_results)?;
     Ok(runs)
+}
+
+/// Names every file that has to be left out at once: a pattern of the shell brings logs along.
+fn refuse(files: Vec<(PathBuf, ReadError)>) -> Result<(), Failure> {
+    let names: Vec<String> = files.iter().map(|(path, _)| format!("`{}`", path.display())).collect();
+    let Some((_, first)) = files.into_iter().next() else { return Ok(()) };
+    let mut failure = explain(first);
+    if names.len() > 1 {
+        failure = failure.caused_by(format!("no results: {}", names.join(", ")));
+    }
+    Err(failure.hint(format!(
+        "leave {} out; a pattern that ends in `.json` takes results only",
+        if names.len() > 1 { "these files" } else { names.first().map_or("it", String::as_str) }
+    )))
 }
 
 /// A path, and the labels after its last colon where the whole is no path.
@@ -43,22 +71,47 @@ fn split(argument: &str) -> (PathBuf, Vec<(String, String)>) {
     (PathBuf::from(argument), Vec::new())
 }
 
-fn load_file(path: &Path) -> Result<Vec<Run>, Failure> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))?;
+/// Why a file has no runs for us.
+enum Unread {
+    File(Failure),
+    Content(ReadError),
+}
+
+impl From<Unread> for Failure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::File(failure) => failure,
+            Unread::Content(error) => explain(error),
+        }
+    }
+}
+
+fn load_file(path: &Path) -> Result<Vec<Found>, Unread> {
+    let failed = |error: std::io::Error| {
+        Unread::File(Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))
+    };
+    if !path.metadata().map_err(failed)?.is_file() {
+        // A device or a pipe may have no end.
+        return Err(Unread::File(Failure::new(format!("`{}` is no regular file", path.display()))));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let file = path.canonicalize().map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
-    read::read(&path.display().to_string(), &text).map_err(explain)
+    let runs = read::read(&path.display().to_string(), &text).map_err(Unread::Content)?;
+    let content = same::content(&bytes);
+    let runs = runs.into_iter().enumerate();
+    Ok(runs.map(|(place, run)| Found { run, file: file.clone(), content, place }).collect())
 }
 
 /// The result files of a folder by name; files of other kinds are passed over.
-fn load_folder(path: &Path) -> Result<Vec<Run>, Failure> {
+fn load_folder(path: &Path) -> Result<Vec<Found>, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(format!("failed to read the folder `{}`", path.display())).caused_by(error)
     };
     // aiperf leaves a summary and a file of requests: one run.
     let summary = path.join("profile_export_aiperf.json");
     if summary.is_file() {
-        return load_file(&summary);
+        return Ok(load_file(&summary)?);
     }
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path).map_err(failed)? {
@@ -73,11 +126,10 @@ fn load_folder(path: &Path) -> Result<Vec<Run>, Failure> {
     files.sort();
     let mut runs = Vec::new();
     for file in files {
-        let bytes = std::fs::read(&file).map_err(failed)?;
-        match read::read(&file.display().to_string(), &String::from_utf8_lossy(&bytes)) {
+        match load_file(&file) {
             Ok(found) => runs.extend(found),
-            Err(ReadError::Unknown { .. }) => {}
-            Err(error) => return Err(explain(error)),
+            Err(Unread::Content(ReadError::Unknown { .. })) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     if runs.is_empty() {

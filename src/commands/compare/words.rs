@@ -10,6 +10,9 @@ pub(super) fn percent(share: f64) -> String {
 
 /// `3.4%`, without a sign.
 pub(super) fn size(share: f64) -> String {
+    if !share.is_finite() {
+        return "unbounded".to_owned();
+    }
     format!("{:.*}%", digits(share), share.abs() * 100.0)
 }
 
@@ -27,6 +30,11 @@ fn digits(share: f64) -> usize {
 
 /// A figure with four digits that matter.
 pub(super) fn figure(value: f64) -> String {
+    /// From here on a power of ten says more than zeros.
+    const LARGE: f64 = 1e9;
+    if value >= LARGE {
+        return format!("{value:.3e}");
+    }
     let digits = if value >= 1000.0 {
         0
     } else if value >= 100.0 {

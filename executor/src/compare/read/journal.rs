@@ -8,6 +8,7 @@ use super::ReadError;
 use super::fields::{add_requests, label, seed, time};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Measured, Run, Tool};
+use crate::compare::same::times;
 use crate::load::journal::{JournalError, Kept};
 
 pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
@@ -20,6 +21,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     })?;
     let mut run = Run::new(file, Tool::K3plan);
     let setting = |name: &str| kept.settings.get(name);
+    run.journal = true;
     run.seed = seed(setting("seed"));
     run.time = time(kept.parts.first().copied());
     for (name, key) in [
@@ -35,6 +37,17 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     if good.is_empty() {
         return Err(ReadError::NothingCompleted { file: file.to_owned(), key: "completed".to_owned() });
     }
+    for record in &good {
+        let times = [record.latency, record.start].into_iter().chain(record.ttft);
+        let gaps = record.itl.iter().map(|gap| f64::from(*gap));
+        if let Some(time) = times.chain(gaps).find(|time| !time.is_finite() || *time < 0.0) {
+            return Err(ReadError::NotPositive {
+                file: file.to_owned(),
+                key: format!("request {}", record.index),
+                value: time.to_string(),
+            });
+        }
+    }
     let planned = setting("num_prompts").and_then(Value::as_u64).unwrap_or(0);
     if planned > kept.records.len() as u64 {
         run.remarks.push(format!(
@@ -42,6 +55,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
             kept.records.len()
         ));
     }
+    run.requests = times(good.iter().filter_map(|record| record.ttft).map(|seconds| seconds * 1e3));
     let milliseconds = |seconds: f64| seconds * 1e3;
     add_requests(
         &mut run,
@@ -56,8 +70,8 @@ pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
     if let Some(median) = Metric::named("median_itl_ms").and_then(|metric| run.figures.get_mut(&metric)) {
         median.standard_error = None;
     }
-    let tokens: u64 = good.iter().map(|record| record.output_tokens).sum();
-    for (name, count) in [("output_throughput", tokens as f64), ("request_throughput", good.len() as f64)] {
+    let tokens = good.iter().fold(0.0, |sum, record| sum + record.output_tokens as f64);
+    for (name, count) in [("output_throughput", tokens), ("request_throughput", good.len() as f64)] {
         let rate = count / kept.duration;
         if let Some(metric) = Metric::named(name).filter(|_| rate.is_finite() && rate > 0.0) {
             run.figures.insert(metric, Measured { value: rate, standard_error: None });

@@ -21,6 +21,10 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         return Err(unknown());
     }
     let summary = heading.iter().any(|name| name == "metric");
+    if !summary && !heading.iter().any(|name| column(name).is_some()) {
+        // A log is no table of runs because its lines have commas.
+        return Err(unknown());
+    }
     let mut runs = Vec::new();
     for (index, line) in rows {
         let line_number = index + 1;
@@ -38,18 +42,25 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         if summary {
             runs.extend(read_summary_row(&source, file, line_number, &row)?);
         } else {
-            runs.push(read_run_row(&source, &row)?);
+            runs.push(read_run_row(&source, file, line_number, &row)?);
         }
     }
     Ok(runs)
 }
 
+/// The most runs that a row of means and deviations stands for.
+const MOST_RUNS: usize = 10_000;
+
 /// One run a row.
-fn read_run_row(source: &str, row: &[(&str, &str)]) -> Result<Run, ReadError> {
+fn read_run_row(source: &str, file: &str, line: usize, row: &[(&str, &str)]) -> Result<Run, ReadError> {
     let mut run = Run::new(source, Tool::Table);
     for (name, cell) in row {
         if let Some((metric, factor)) = column(name) {
             if !cell.is_empty() {
+                if run.figures.contains_key(&metric) {
+                    let cause = format!("`{name}` gives `{metric}` a second time");
+                    return Err(ReadError::Row { file: file.to_owned(), line, cause });
+                }
                 run = run.with(metric, positive(source, name, cell)? * factor);
             }
         } else if matches!(*name, "seed" | "block" | "repeat" | "run") {
@@ -88,6 +99,10 @@ fn read_summary_row(
         let spread = spread.ok_or_else(|| not_positive(source, &key, text))?;
         let stated_count = cell(&format!("{side}_n")).or_else(|| cell("n"));
         let count = stated_count.and_then(|count| count.parse().ok()).unwrap_or(3_usize);
+        if count > MOST_RUNS {
+            let cause = format!("{count} runs are more than the {MOST_RUNS} that a row may stand for");
+            return Err(ReadError::Row { file: file.to_owned(), line, cause });
+        }
         let median = cell(&format!("{side}_median")).and_then(|median| median.parse::<f64>().ok());
         for (index, value) in spread_out(mean, spread, count, median).into_iter().enumerate() {
             if value <= 0.0 {

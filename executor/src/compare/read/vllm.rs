@@ -10,6 +10,7 @@ use super::fields::{add, add_requests, label, not_positive, seed, time};
 use super::{ReadError, fields};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Run, Tool};
+use crate::compare::same::times;
 
 const SIGNS: [&str; 4] = ["output_throughput", "request_throughput", "total_token_throughput", "ttfts"];
 
@@ -54,6 +55,14 @@ pub(super) fn read(file: &str, document: &Value) -> Result<Run, ReadError> {
         add(&mut run, key, &name, value, 1.0)?;
     }
     read_requests(&mut run, object)?;
+    if nested("interrupted").and_then(Value::as_bool) == Some(true) {
+        let count = |key: &str| object.get(key).and_then(Value::as_u64).unwrap_or(0);
+        run.remarks.push(format!(
+            "the run was interrupted: {} of {} requests finished",
+            count("completed") + count("failed"),
+            count("num_prompts")
+        ));
+    }
     Ok(run)
 }
 
@@ -79,7 +88,9 @@ fn is_unmeasured(object: &Map<String, Value>, name: &str, value: &Value) -> bool
     let count = |key: &str| object.get(key).and_then(Value::as_f64);
     let single = matches!((count("total_output_tokens"), count("completed")),
         (Some(tokens), Some(completed)) if tokens <= completed);
-    single && (name.ends_with("_tpot_ms") || name.ends_with("_itl_ms"))
+    // Where every answer came in one chunk nothing was measured after its first token.
+    let in_one_chunk = count("mean_itl_ms") == Some(0.0);
+    (single || in_one_chunk) && (name.ends_with("_tpot_ms") || name.ends_with("_itl_ms"))
 }
 
 /// Reads the per-request arrays, in seconds.
@@ -125,6 +136,7 @@ fn read_requests(run: &mut Run, object: &Map<String, Value>) -> Result<(), ReadE
             }
         }
     }
+    run.requests = times(first.iter().copied());
     remark_on_chunks(run, &gaps);
     add_requests(run, "ttft_ms", first);
     add_requests(run, "tpot_ms", each);

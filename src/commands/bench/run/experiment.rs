@@ -1,7 +1,8 @@
 //! An experiment file: its arms, its load, its order, as written.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches as _};
 use serde::Deserialize;
@@ -16,8 +17,8 @@ use crate::failure::Failure;
 pub(super) struct Experiment {
     pub(super) title: String,
     /// Where the experiment comes from.
-    pub(super) source: String,
-    pub(super) date: String,
+    pub(super) source: Option<String>,
+    pub(super) date: Option<String>,
     /// Name of the model in requests; the server's first when not given.
     pub(super) model: Option<String>,
     /// Flags of `bench serve`, with underscores.
@@ -25,6 +26,7 @@ pub(super) struct Experiment {
     pub(super) seeds: Vec<u64>,
     #[serde(default = "one")]
     pub(super) repeats: usize,
+    #[serde(default)]
     pub(super) order: Order,
     /// How often every server is started anew. Each start is measured with every seed and repeat; `compare` pools
     /// these rounds, since what differs from start to start is noise that more rounds of one start do not show.
@@ -42,14 +44,15 @@ fn one() -> usize {
 }
 
 /// In which order arms and seeds take turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
     /// All of the first arm, then all of the second.
     BackToBack,
     /// Every arm with a seed, then every arm with the next.
     Interleaved,
-    /// As interleaved, every second round backwards.
+    /// As interleaved, every second round backwards: a drift meets all arms alike.
+    #[default]
     Abba,
 }
 
@@ -68,6 +71,31 @@ pub(super) struct Health {
 impl Default for Health {
     fn default() -> Self {
         Self { path: "/health".to_owned(), timeout_seconds: 1800.0, stop_seconds: 60.0 }
+    }
+}
+
+impl Health {
+    /// How long to wait for a server.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::try_from_secs_f64(self.timeout_seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// How long to wait for a server to end.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::try_from_secs_f64(self.stop_seconds).unwrap_or(Duration::MAX)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !self.path.starts_with('/') {
+            return Err(format!("`health.path` is `{}` and must begin with `/`", self.path));
+        }
+        for (name, value) in [("timeout_seconds", self.timeout_seconds), ("stop_seconds", self.stop_seconds)]
+        {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(format!("`health.{name}` is {value} and must be a time in seconds"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -105,11 +133,30 @@ pub(super) struct Step {
     pub(super) start: Option<usize>,
 }
 
+/// What the parser says, with the place in the file.
+fn unreadable(failure: Failure, path: &Path, error: &serde_saphyr::Error) -> Failure {
+    let text = error.to_string();
+    let (said, excerpt) = text.split_once('\n').unwrap_or((&text, ""));
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let cause = match error.without_snippet() {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is given twice"),
+        // The place follows in the excerpt.
+        _ if said.starts_with("line ") => said.split_once(": ").map_or(said, |(_, cause)| cause).to_owned(),
+        _ => said.to_owned(),
+    };
+    let lines = excerpt.lines().filter(|line| !line.contains("DuplicateKeyPolicy"));
+    let excerpt = lines.collect::<Vec<_>>().join("\n").replace("<input>", &path.display().to_string());
+    failure.caused_by(cause).at(excerpt)
+}
+
 impl Experiment {
-    pub(super) fn read(text: &str) -> Result<Self, Failure> {
-        let experiment: Self = serde_saphyr::from_str(text)
-            .map_err(|error| Failure::new("failed to read the experiment").caused_by(error))?;
-        let wrong = |what: String| Err(Failure::new("failed to read the experiment").caused_by(what));
+    /// Reads a file's text; `path` is for what errors say.
+    pub(super) fn read(path: &Path, text: &str) -> Result<Self, Failure> {
+        let failed = || Failure::new(format!("failed to read the experiment `{}`", path.display()));
+        let experiment: Self =
+            serde_saphyr::from_str(text).map_err(|error| unreadable(failed(), path, &error))?;
+        experiment.health.check().map_err(|what| failed().caused_by(what))?;
+        let wrong = |what: String| Err(failed().caused_by(what));
         if experiment.arms.is_empty() || experiment.seeds.is_empty() || experiment.repeats == 0 {
             return wrong("it has no arms, no seeds or no repeats".to_owned());
         }
@@ -153,7 +200,22 @@ impl Experiment {
 
     /// The load, read by the same parser as the flags.
     pub(super) fn load_args(&self) -> Result<LoadArgs, Failure> {
-        let mut words = vec!["load".to_owned()];
+        let words = std::iter::once("load".to_owned()).chain(self.load_words());
+        let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(false));
+        let failed = |error: &clap::Error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+            Failure::new("failed to read the experiment's `load`")
+                .caused_by(first)
+                .hint("its names are the flags of `k3plan bench serve`, with underscores")
+        };
+        let matches = command.try_get_matches_from(words).map_err(|error| failed(&error))?;
+        LoadArgs::from_arg_matches(&matches).map_err(|error| failed(&error))
+    }
+
+    /// The load as flags of `k3plan bench serve`.
+    pub(super) fn load_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
         for (name, value) in &self.load {
             let flag = format!("--{}", name.replace('_', "-"));
             match value {
@@ -169,16 +231,7 @@ impl Experiment {
                 other => words.push(format!("{flag}={other}")),
             }
         }
-        let command = LoadArgs::augment_args(clap::Command::new("load").no_binary_name(false));
-        let failed = |error: &clap::Error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
-            Failure::new("failed to read the experiment's `load`")
-                .caused_by(first)
-                .hint("its names are the flags of `k3plan bench serve`, with underscores")
-        };
-        let matches = command.try_get_matches_from(words).map_err(|error| failed(&error))?;
-        LoadArgs::from_arg_matches(&matches).map_err(|error| failed(&error))
+        words
     }
 
     /// All measurements, in order.
@@ -281,16 +334,39 @@ impl Arm {
     /// The command as it may be shown: as written, so that what came from the environment stays there, and
     /// without keys.
     pub(super) fn shown_command(&self) -> Option<String> {
-        let mut hide = false;
-        let words = self.command.as_ref()?.iter().map(|word| {
-            let hidden = std::mem::replace(&mut hide, is_secret(word) && !word.contains('='));
-            match word.split_once('=') {
-                _ if hidden => "[hidden]".to_owned(),
-                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
-                _ => word.clone(),
-            }
+        Some(without_keys(self.command.as_ref()?.iter().cloned()).join(" "))
+    }
+
+    /// Environment and command as they will be run, without keys; names that are not set stay, and are listed.
+    pub(super) fn previewed_command(
+        &self,
+        unset: &mut std::collections::BTreeSet<String>,
+    ) -> Option<Vec<String>> {
+        let seen = std::cell::RefCell::new(unset);
+        let from_outside = |name: &str| {
+            let value = if is_secret(name) { Some("[hidden]".to_owned()) } else { std::env::var(name).ok() };
+            Some(value.unwrap_or_else(|| {
+                seen.borrow_mut().insert(name.to_owned());
+                format!("${{{name}}}")
+            }))
+        };
+        let fill = |word: &str, look_up: &dyn Fn(&str) -> Option<String>| {
+            self.fill(word, look_up).unwrap_or_else(|_always_known| word.to_owned())
+        };
+        let own: BTreeMap<&String, String> =
+            self.env.iter().map(|(name, value)| (name, fill(value, &from_outside))).collect();
+        let look_up = |name: &str| {
+            let found = own.get(&name.to_owned()).cloned();
+            found.filter(|_| !is_secret(name)).or_else(|| from_outside(name))
+        };
+        let port = self.port.map_or(String::new(), |port| port.to_string());
+        let words = self.command.as_ref()?.iter().map(|word| fill(&word.replace("{port}", &port), &look_up));
+        let environment = own.iter().map(|(name, value)| {
+            let value = if is_secret(name) { "[hidden]" } else { value };
+            format!("{name}={}", quoted(value))
         });
-        Some(words.collect::<Vec<_>>().join(" "))
+        let words = without_keys(words);
+        Some(environment.chain(words.iter().map(|word| quoted(word))).collect())
     }
 
     /// The environment as it may be shown.
@@ -299,6 +375,30 @@ impl Arm {
             if is_secret(name) { format!("{name}=[hidden]") } else { format!("{name}={value}") }
         });
         pairs.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn without_keys(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut hide = false;
+    words
+        .map(|word| {
+            let hidden = std::mem::replace(&mut hide, is_secret(&word) && !word.contains('='));
+            match word.split_once('=') {
+                _ if hidden => "[hidden]".to_owned(),
+                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
+                _ => word,
+            }
+        })
+        .collect()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -313,8 +413,12 @@ fn is_secret(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Experiment, Failure> {
+        Experiment::read(Path::new("e.yaml"), text)
+    }
+
     fn experiment(order: &str, more: &str) -> Result<Experiment, Failure> {
-        Experiment::read(&format!(
+        read(&format!(
             "title: t\nsource: s\ndate: 2026-01-01\nseeds: [1, 2]\norder: {order}\n\
              load: {{num_prompts: 4, ignore_eos: true, request_rate: inf, extra_body: '{{\"n\": 1}}'}}\n\
              arms:\n  - {{name: a, port: 1}}\n  - {{name: b, url: 'http://h:2'}}\n{more}"
@@ -338,7 +442,7 @@ mod tests {
                 "title: t\nsource: s\ndate: d\nseeds: [1, 2]\nstarts: 2\norder: {order}\nload: {{}}\n{more}arms:\n  \
                  - {{name: a, port: 1, command: [x]}}\n  - {{name: b, port: 2, command: [x]}}\n"
             );
-            let steps = Experiment::read(&text).unwrap().steps();
+            let steps = read(&text).unwrap().steps();
             steps.iter().map(|step| (step.start.unwrap(), step.arm, step.seed)).collect()
         };
         let in_rows =
@@ -358,7 +462,7 @@ mod tests {
         assert_eq!((load.num_prompts, load.ignore_eos), (4, true));
         assert_eq!(load.extra()["n"], 1);
         let bad = "title: t\nsource: s\ndate: d\nseeds: [1]\norder: abba\nload: {nonsense: 4}\narms: [{name: a, port: 1}]";
-        assert!(Experiment::read(bad).unwrap_err().to_string().contains("--nonsense"));
+        assert!(read(bad).unwrap_err().to_string().contains("--nonsense"));
     }
 
     #[test]
@@ -369,9 +473,30 @@ mod tests {
             "  - {name: 'c/d', port: 1}\n",
             "  - {name: c, port: 1, expected_groups: 4}\n",
             "surprise: 1\n",
+            "health: {path: health}\n",
+            "health: {timeout_seconds: -3}\n",
+            "health: {stop_seconds: .inf}\n",
         ] {
             assert!(experiment("abba", more).is_err(), "{more}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_shown_in_the_file() {
+        let wrong = |text: &str| read(text).unwrap_err().to_string();
+        let error = wrong("title: t\nseeds: [1]\nsurprise: 1\narms: []\n");
+        assert!(error.contains("failed to read the experiment `e.yaml`"), "{error}");
+        assert!(error.contains("caused by: unknown field `surprise`"), "{error}");
+        assert!(error.contains("--> e.yaml:3:1"), "{error}");
+        let twice = wrong("title: t\ntitle: u\n");
+        assert!(twice.contains("caused by: `title` is given twice") && !twice.contains("Policy"), "{twice}");
+        assert_eq!(
+            experiment("abba", "").unwrap().steps(),
+            read("title: t\nseeds: [1, 2]\nload: {}\narms: [{name: a, port: 1}, {name: b, port: 2}]")
+                .unwrap()
+                .steps(),
+            "source, date and order may be left out"
+        );
     }
 
     #[test]
