@@ -138,12 +138,11 @@ fn unreadable(failure: Failure, path: &Path, error: &serde_saphyr::Error) -> Fai
     let text = error.to_string();
     let (said, excerpt) = text.split_once('\n').unwrap_or((&text, ""));
     let said = said.strip_prefix("error: ").unwrap_or(said);
-    let cause = match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is given twice"),
-        // The place follows in the excerpt.
-        _ if said.starts_with("line ") => said.split_once(": ").map_or(said, |(_, cause)| cause).to_owned(),
-        _ => said.to_owned(),
-    };
+    // The place follows in the excerpt.
+    let placed = said.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+    let cause = placed.map_or(said, |(_, cause)| cause);
+    let twice = cause.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split_once(','));
+    let cause = twice.map_or_else(|| cause.to_owned(), |(key, _)| format!("`{key}` is given twice"));
     let lines = excerpt.lines().filter(|line| !line.contains("DuplicateKeyPolicy"));
     let excerpt = lines.collect::<Vec<_>>().join("\n").replace("<input>", &path.display().to_string());
     failure.caused_by(cause).at(excerpt)
