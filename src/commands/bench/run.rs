@@ -12,6 +12,7 @@ use executor::load::tls::Trust;
 use executor::server::probe::Probe;
 use executor::server::process::ServerProcess;
 
+use super::hidden::redact;
 use super::load_args::LoadArgs;
 use super::measure::{Cancel, Measurement, stop_on_signals};
 use super::result::Measured;
@@ -64,14 +65,20 @@ struct Up {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let text = std::fs::read_to_string(&args.experiment).map_err(|error| {
+    let secret = args.access.secret()?;
+    let text = read_bounded(&args.experiment).map_err(|error| {
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
     let experiment = Experiment::read(&args.experiment, &text)?;
     let steps = experiment.steps();
     if args.dry_run {
-        return tell_steps(&experiment, &steps, terminal);
+        let mut told = Vec::new();
+        let exit = tell_steps(&experiment, &steps, &mut told)?;
+        let mut told = String::from_utf8_lossy(&told).into_owned();
+        redact(secret.as_ref(), &mut told);
+        terminal.out.write_all(told.as_bytes())?;
+        return Ok(exit);
     }
     std::fs::create_dir_all(&args.output).map_err(|error| {
         Failure::new(format!("failed to make the folder `{}`", args.output.display())).caused_by(error)
@@ -80,7 +87,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         load: experiment.load_args()?,
         experiment: &experiment,
         folder: &args.output,
-        secret: args.access.secret()?,
+        secret,
         trust: args.access.trust(),
         headers: args.access.headers()?,
         cancel: stop_on_signals(),
@@ -175,7 +182,7 @@ impl Session<'_> {
             let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
                 |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
             )?;
-            process = Some(server);
+            process = Some(server.with_patience(self.experiment.health.patience()));
         }
         let _ = writeln!(terminal.err, "waiting for the arm `{}` at {target}", arm.name);
         Ok(Starting { target, probe, process })
@@ -349,30 +356,42 @@ fn tell_measured(
     terminal.out.flush()
 }
 
-fn tell_steps(experiment: &Experiment, steps: &[Step], terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    writeln!(terminal.out, "{}", experiment.title)?;
+/// The text of a file that is no longer than an experiment can be.
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    const MOST: u64 = 1 << 20;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST {
+        return Err(std::io::Error::other(format!("it is longer than {MOST} bytes")));
+    }
+    Ok(text)
+}
+
+fn tell_steps(experiment: &Experiment, steps: &[Step], out: &mut dyn std::io::Write) -> Result<Exit, Ended> {
+    writeln!(out, "{}", experiment.title)?;
     let origin: Vec<&str> =
         [&experiment.source, &experiment.date].into_iter().flatten().map(String::as_str).collect();
     if !origin.is_empty() {
-        writeln!(terminal.out, "{}", origin.join(", "))?;
+        writeln!(out, "{}", origin.join(", "))?;
     }
-    writeln!(terminal.out)?;
+    writeln!(out)?;
     for arm in &experiment.arms {
         let groups =
             arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));
-        writeln!(terminal.out, "{}  {}{groups}", arm.name, arm.address())?;
+        writeln!(out, "{}  {}{groups}", arm.name, arm.address())?;
         if let Some(plan) = &arm.plan {
-            writeln!(terminal.out, "    planned as by k3plan plan {}", plan.join(" "))?;
+            writeln!(out, "    planned as by k3plan plan {}", plan.join(" "))?;
         }
         if let Some(command) = arm.shown_command() {
-            writeln!(terminal.out, "    {command}")?;
+            writeln!(out, "    {command}")?;
         }
     }
-    writeln!(terminal.out)?;
+    writeln!(out)?;
     for step in steps {
         let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
         let start = step.start.map_or_else(String::new, |start| format!("  start {start}"));
-        writeln!(terminal.out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
+        writeln!(out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
     }
     Ok(Exit::Fine)
 }
