@@ -1,5 +1,6 @@
 //! `k3plan bench`: load on live servers, experiments over several of them, and devices.
 
+mod hidden;
 mod load_args;
 mod measure;
 mod report;

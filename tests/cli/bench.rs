@@ -587,3 +587,77 @@ fn a_dry_run_shows_what_will_be_run() {
     }
     assert!(!told.contains("hidden-word") && !folder.path().join("results").exists());
 }
+
+#[test]
+fn a_key_in_an_experiment_or_a_flag_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |arms: &str| {
+        let head = "title: t\nseeds: [1]\nload: {num_prompts: 2, random_input_len: 8, random_output_len: 3}\narms:\n";
+        std::fs::write(folder.path().join("e.yaml"), format!("{head}{arms}")).unwrap();
+    };
+    let shown = |arguments: &[&str], code: i32| {
+        let output = bench(folder.path(), arguments);
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert!(!told.contains("sk-hidden") && !told.is_empty(), "{told}");
+    };
+    std::fs::write(folder.path().join("key"), "sk-hidden-known").unwrap();
+    let known = ["run", "e.yaml", "--dry-run", "--api-key-file", "key"];
+    write("  - {name: a, port: 1, command: [sh, -c, 'A_TOKEN=sk-hidden x --api-key sk-hidden']}\n");
+    shown(&known, 0);
+    write("  - {name: a, port: 1, note: n, command: [x, sk-hidden-known]}\n");
+    shown(&known, 0);
+    write("  - {name: a, url: 'http://me:sk-hidden@127.0.0.1:1'}\n");
+    shown(&known, 2);
+    write("  - {name: a, port: 1, env: {X_KEY: sk-hidden}, surprise: 1}\n");
+    shown(&known, 2);
+    write("  - {name: a, port: 1, env: sk-hidden}\n");
+    shown(&known, 2);
+    let serve =
+        |more: &[&str]| shown(&[["serve", "--url", "http://127.0.0.1:1"].as_slice(), more].concat(), 2);
+    serve(&["--api-key-env", "sk-hidden"]);
+    serve(&["--api-key-env", "K3PLAN_NOT_SET"]);
+    serve(&["--header", "Authorization: Bearer sk-hidden"]);
+    for header in [
+        "Host=a",
+        "content-length=1",
+        "Transfer-Encoding=chunked",
+        "Connection=close",
+        "X=a\r\nY: b",
+        "X\r\n=a",
+    ] {
+        serve(&["--header", header]);
+    }
+    serve(&["--endpoint", "/v1/completions HTTP/1.1\r\nX: y"]);
+    shown(&["serve", "--url", "http://127.0.0.1:1/?api_key=sk-hidden"], 2);
+}
+
+#[test]
+fn a_load_that_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for flags in [
+        ["--num-prompts", "18446744073709551615"],
+        ["--num-prompts", "1000000000"],
+        ["--num-warmups", "18446744073709551615"],
+        ["--threads", "18446744073709551615"],
+        ["--random-input-len", "4294967295"],
+        ["--random-prefix-len", "4294967295"],
+        ["--metric-percentiles", "nan"],
+        ["--metric-percentiles", "1e400"],
+        ["--ramp-up-seconds", "nan"],
+        ["--ramp-up-seconds", "inf"],
+    ] {
+        let words = [["serve", "--url", "http://127.0.0.1:1", "--model", "m"].as_slice(), &flags].concat();
+        let output = bench(folder.path(), &words);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", text(&output.stderr));
+    }
+    let arm = "arms: [{name: a, port: 1}]\n";
+    std::fs::write(
+        folder.path().join("e.yaml"),
+        format!("title: t\nseeds: [1]\nrepeats: 1000000000\nload: {{}}\n{arm}"),
+    )
+    .unwrap();
+    for file in ["e.yaml", "/dev/zero"] {
+        assert_eq!(bench(folder.path(), &["run", file, "--dry-run"]).status.code(), Some(2), "{file}");
+    }
+}

@@ -12,7 +12,7 @@ use super::completion::{self, EventError};
 use super::connection::{Connection, Pool};
 use super::histogram::Histogram;
 use super::http::{self, Head, HttpError, ResponseDecoder};
-use super::record::{FailureKind, RequestFailure, RequestRecord, TokenCount};
+use super::record::{FailureKind, MOST_TOKENS, RequestFailure, RequestRecord, TokenCount};
 use super::request::PlannedRequest;
 use super::run::Setup;
 use super::sse::{EventSplitter, EventTooLong};
@@ -147,7 +147,10 @@ pub(crate) async fn exchange(
         };
         let deadline = Deadline::of(setup, start, turn.run_end);
         let outcome = send_and_read(setup, desk, &mut connection, &bytes, deadline, &mut reading).await;
-        if outcome.is_err() && was_kept && !reading.heard {
+        let closed = outcome
+            .as_ref()
+            .is_err_and(|failure| matches!(failure.kind, FailureKind::Reset | FailureKind::ClosedEarly));
+        if closed && was_kept && !reading.heard {
             // The server had closed the connection before it saw the request.
             resent = true;
             continue;
@@ -158,13 +161,8 @@ pub(crate) async fn exchange(
         break outcome.and_then(|()| reading.verdict()).err();
     };
     let failed_after = start.elapsed();
-    let failure = failure.map(|failure| RequestFailure {
-        detail: setup
-            .secret
-            .as_ref()
-            .map_or_else(|| failure.detail.clone(), |key| key.redact(&failure.detail)),
-        ..failure
-    });
+    let failure =
+        failure.map(|failure| RequestFailure { detail: cut(setup.redacted(&failure.detail)), ..failure });
     let seconds = |from: Instant| start.saturating_duration_since(from).as_secs_f64();
     let latency =
         if failure.is_some() { failed_after } else { reading.last.saturating_duration_since(start) };
@@ -184,7 +182,7 @@ pub(crate) async fn exchange(
         output_tokens,
         counted_by,
         resent,
-        text: setup.keep_text.then(|| std::mem::take(&mut reading.text)),
+        text: setup.keep_text.then(|| setup.redacted(&reading.text)),
         failure,
     }
 }
@@ -358,7 +356,8 @@ impl Reading {
             if head.status == 200 {
                 return splitter.feed(piece, &mut |data: &[u8]| answer.event(data, at));
             }
-            let space = DETAIL_LIMIT.saturating_sub(error_body.len());
+            // A key that the limit would cut is still known.
+            let space = (4 * DETAIL_LIMIT).saturating_sub(error_body.len());
             error_body.extend_from_slice(piece.get(..space).unwrap_or(piece));
             Ok(())
         })
@@ -382,6 +381,12 @@ impl Reading {
     }
 }
 
+/// A text up to the limit.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(DETAIL_LIMIT));
+    text
+}
+
 /// The message of an error's body, where it has one.
 fn error_detail(body: &[u8]) -> String {
     let value: Option<serde_json::Value> = serde_json::from_slice(body).ok();
@@ -401,13 +406,21 @@ impl Answer {
         let event = completion::parse(data)?;
         if let Some(error) = event.error.filter(|error| !error.is_null()) {
             let detail = error.get("message").and_then(|text| text.as_str()).map(str::to_owned);
-            return Err(RequestFailure::new(
-                FailureKind::ServerError,
-                detail.unwrap_or_else(|| error.to_string()),
-            ));
+            let mut detail = detail.unwrap_or_else(|| error.to_string());
+            // A key that the limit would cut is still known.
+            detail.truncate(detail.floor_char_boundary(4 * DETAIL_LIMIT));
+            return Err(RequestFailure::new(FailureKind::ServerError, detail));
         }
         let mut told = None;
         if let Some(usage) = event.usage {
+            if let Some(count) = [usage.prompt_tokens, usage.completion_tokens]
+                .into_iter()
+                .flatten()
+                .find(|count| *count > MOST_TOKENS)
+            {
+                let detail = format!("the usage counts {count} tokens, which cannot be");
+                return Err(RequestFailure::new(FailureKind::BrokenJson, detail));
+            }
             self.prompt_tokens = usage.prompt_tokens.or(self.prompt_tokens);
             if let Some(count) = usage.completion_tokens {
                 let before = self.completion_tokens.replace(count).unwrap_or(self.tokens);

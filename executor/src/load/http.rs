@@ -176,7 +176,7 @@ impl ResponseDecoder {
     fn feed_head<'i>(&mut self, input: &'i [u8]) -> Result<&'i [u8], HttpError> {
         let before = self.partial.len();
         self.partial.extend_from_slice(input);
-        let mut headers = [httparse::EMPTY_HEADER; 96];
+        let mut headers = [httparse::EMPTY_HEADER; 512];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response.parse(&self.partial).map_err(|error| HttpError::Head(error.to_string()))?;
         let httparse::Status::Complete(length) = parsed else {

@@ -141,12 +141,18 @@ impl Kept {
                     ends.resize(part.min(kept.parts.len()) + 1, 0.0);
                 }
                 Line::Request { part, record } => {
+                    if let Some(what) = record.impossible() {
+                        return Err(bad(index + 1, what.to_owned()));
+                    }
                     if let Some(end) = ends.get_mut(part) {
                         *end = end.max(record.start + record.latency);
                     }
                     kept.records.push(record);
                 }
                 Line::PartEnd { part, duration } => {
+                    if !(0.0..=1e9).contains(&duration) {
+                        return Err(bad(index + 1, "its duration cannot be".to_owned()));
+                    }
                     if let Some(end) = ends.get_mut(part) {
                         *end = duration;
                     }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// More tokens than any request has.
+pub(crate) const MOST_TOKENS: u64 = 1 << 32;
+
 /// One request, ended.
 ///
 /// Times are in seconds. The clock starts when the request is about to be written on an open connection; the
@@ -149,6 +152,24 @@ impl TryFrom<String> for FailureKind {
 }
 
 impl RequestRecord {
+    /// What in it cannot be, when it was read from a file.
+    pub(crate) fn impossible(&self) -> Option<&'static str> {
+        /// Seconds in four months.
+        const LONGEST: f64 = 1e7;
+        /// Tokens that one answer's events can have brought.
+        const STREAMED: u64 = 1 << 26;
+        let times = [self.start, self.queue, self.lag, self.latency].into_iter().chain(self.connect);
+        let mut times = times.chain(self.ttft).chain(self.itl.iter().map(|gap| f64::from(*gap)));
+        let streamed: u64 = self.event_tokens.iter().map(|count| u64::from(*count)).sum();
+        if !times.all(|time| (0.0..=LONGEST).contains(&time)) {
+            return Some("a time is negative or longer than any run");
+        }
+        if self.prompt_tokens > MOST_TOKENS || self.output_tokens > MOST_TOKENS || streamed > STREAMED {
+            return Some("it counts more tokens than a request can have");
+        }
+        None
+    }
+
     /// Whether it came to its end.
     pub fn succeeded(&self) -> bool {
         self.failure.is_none()
@@ -176,7 +197,7 @@ impl RequestRecord {
             let mut count = tokens(event + 1);
             event += 1;
             while self.itl.get(event) == Some(&0.0) {
-                count += tokens(event + 1);
+                count = count.saturating_add(tokens(event + 1));
                 event += 1;
             }
             // A leading 0 came together with the first token.
@@ -230,6 +251,15 @@ mod tests {
             assert_eq!(serde_json::from_str::<RequestRecord>(&line).unwrap(), before);
         }
         assert!(FailureKind::try_from("nonsense".to_owned()).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        assert_eq!(record(&[0.25], &[2, 3], 5).impossible(), None);
+        assert!(record(&[0.25], &[u32::MAX, u32::MAX], 5).impossible().is_some());
+        assert!(record(&[0.25], &[], u64::MAX).impossible().is_some());
+        assert!(record(&[-0.25], &[], 2).impossible().is_some());
+        assert!(RequestRecord { latency: 1e308, ..record(&[], &[], 1) }.impossible().is_some());
     }
 
     #[test]

@@ -176,6 +176,11 @@ pub(crate) struct Counters {
 }
 
 impl Setup {
+    /// A text of the server without the key.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.secret.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text))
+    }
+
     /// The start of the measured part, the same for all threads.
     pub(crate) fn started(&self) -> Instant {
         *self.start.get_or_init(Instant::now)

@@ -57,7 +57,10 @@ impl Secret {
 
     /// The text with every occurrence of the key taken out: servers repeat it in their errors.
     pub fn redact(&self, text: &str) -> String {
-        text.replace(&self.0, "[key]")
+        let redacted = text.replace(&self.0, "[key]");
+        // As JSON and Rust's `Debug` write it.
+        let escaped = self.0.replace('\\', "\\\\").replace('"', "\\\"");
+        if escaped == self.0 { redacted } else { redacted.replace(&escaped, "[key]") }
     }
 }
 

@@ -123,8 +123,8 @@ impl Summary {
     /// Counts a run's records.
     pub fn of(records: &[RequestRecord], duration: f64, percentiles: &[f64], goodput: &Goodput) -> Self {
         let good: Vec<&RequestRecord> = records.iter().filter(|record| record.succeeded()).collect();
-        let input: u64 = good.iter().map(|record| record.prompt_tokens).sum();
-        let output: u64 = good.iter().map(|record| record.output_tokens).sum();
+        let input: u64 = good.iter().map(|record| record.prompt_tokens).fold(0, u64::saturating_add);
+        let output: u64 = good.iter().map(|record| record.output_tokens).fold(0, u64::saturating_add);
         let per_second = |count: f64| if duration > 0.0 { count / duration } else { 0.0 };
         let spread = |values: Vec<f64>| Spread::of(values, percentiles);
         let kept = good.iter().filter(|record| goodput.is_good(record)).count();
@@ -139,7 +139,7 @@ impl Summary {
             request_throughput: per_second(good.len() as f64),
             request_goodput: goodput.is_set().then(|| per_second(kept as f64)),
             output_throughput: per_second(output as f64),
-            total_token_throughput: per_second((input + output) as f64),
+            total_token_throughput: per_second(input.saturating_add(output) as f64),
             max_output_tokens_per_s,
             max_concurrent_requests,
             ttft: spread(good.iter().filter_map(|record| record.ttft).collect()),

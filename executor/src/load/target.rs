@@ -41,7 +41,7 @@ pub enum TargetError {
     #[error("the URL holds a user name or password")]
     Credentials,
     /// A query or a fragment.
-    #[error("`{url}` holds a query or a fragment, which a server's address has not")]
+    #[error("`{url}` is followed by a query or a fragment, which a server's address has not")]
     Query {
         /// The text given.
         url: String,
@@ -67,6 +67,8 @@ impl Target {
     /// # Errors
     /// When the text is no such address.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
+        // A query may hold a key, and is not repeated.
+        let shown = url.split(['?', '#']).next().unwrap_or("");
         let (scheme, rest) = if let Some(rest) = url.strip_prefix("http://") {
             (Scheme::Http, rest)
         } else if let Some(rest) = url.strip_prefix("https://") {
@@ -74,16 +76,16 @@ impl Target {
         } else if url.contains('@') {
             return Err(TargetError::Credentials);
         } else {
-            return Err(TargetError::Scheme { url: url.to_owned() });
+            return Err(TargetError::Scheme { url: shown.to_owned() });
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         if authority.contains('@') {
             return Err(TargetError::Credentials);
         }
         if rest.contains(['?', '#']) {
-            return Err(TargetError::Query { url: url.to_owned() });
+            return Err(TargetError::Query { url: shown.to_owned() });
         }
-        let host_error = || TargetError::Host { url: url.to_owned() };
+        let host_error = || TargetError::Host { url: shown.to_owned() };
         let (host, port) = if let Some(after) = authority.strip_prefix('[') {
             let (host, after) = after.split_once(']').ok_or_else(host_error)?;
             (host, after.strip_prefix(':'))

@@ -8,7 +8,7 @@ use crate::load::connection::Dialer;
 use crate::load::http::{self, HttpError, ResponseDecoder};
 
 /// The largest answer that is read.
-const BODY_LIMIT: usize = 32 * 1024 * 1024;
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
 
 /// What the server said.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,13 @@
 //! What a server says of itself before it is measured: health, version, models, how it cuts text into tokens.
 
+use std::future::poll_fn;
 use std::io;
-use std::time::Duration;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::call::{self, Answer};
 use crate::load::connection::Dialer;
@@ -21,6 +25,8 @@ pub struct Probe {
     headers: Vec<(String, String)>,
     runtime: tokio::runtime::Runtime,
     patience: Duration,
+    cancel: Option<watch::Receiver<bool>>,
+    end: Option<Instant>,
 }
 
 /// What a server says of itself; `None` where it does not.
@@ -53,7 +59,13 @@ impl Probe {
         let headers =
             secret.map(|secret| ("Authorization".to_owned(), secret.bearer())).into_iter().collect();
         let dialer = Dialer::new(target, || trust.config())?;
-        Ok(Self { target: target.clone(), dialer, headers, runtime, patience })
+        Ok(Self { target: target.clone(), dialer, headers, runtime, patience, cancel: None, end: None })
+    }
+
+    /// Gives no answer any more once `cancel` turns true or `end` is over.
+    #[must_use]
+    pub fn until(self, cancel: watch::Receiver<bool>, end: Option<Instant>) -> Self {
+        Self { cancel: Some(cancel), end, ..self }
     }
 
     /// The status at a path.
@@ -99,15 +111,46 @@ impl Probe {
         tokens.map(|token| u32::try_from(token.as_u64()?).ok()).collect()
     }
 
+    fn wait(&self, answer: impl Future<Output = io::Result<Answer>>) -> io::Result<Answer> {
+        let interrupted = || io::Error::from(io::ErrorKind::Interrupted);
+        self.runtime.block_on(async {
+            let mut cancel = self.cancel.clone();
+            let asked_to_end = async {
+                let asked = match &mut cancel {
+                    Some(cancel) => cancel.wait_for(|cancel| *cancel).await.is_ok(),
+                    None => false,
+                };
+                // Nobody is left to cancel when the sender has gone.
+                if !asked {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let over = async {
+                match self.end {
+                    Some(end) => tokio::time::sleep_until(end.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (mut asked_to_end, mut over, mut answer) = (pin!(asked_to_end), pin!(over), pin!(answer));
+            poll_fn(|cx| {
+                if asked_to_end.as_mut().poll(cx).is_ready() || over.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Err(interrupted()));
+                }
+                answer.as_mut().poll(cx)
+            })
+            .await
+        })
+    }
+
     fn get(&self, path: &str) -> io::Result<Answer> {
         let (path, authority) = (self.target.path(path), self.target.authority());
-        self.runtime.block_on(call::get(&self.dialer, &path, &authority, &self.headers, self.patience))
+        self.wait(call::get(&self.dialer, &path, &authority, &self.headers, self.patience))
     }
 
     fn post(&self, path: &str, body: &Value) -> Option<Value> {
         let (path, authority) = (self.target.path(path), self.target.authority());
         let request = http::request("POST", &path, &authority, &self.headers, body.to_string().as_bytes());
-        let answer = self.runtime.block_on(call::ask(&self.dialer, &request, self.patience)).ok()?;
+        let answer = self.wait(call::ask(&self.dialer, &request, self.patience)).ok()?;
         parsed(&answer)
     }
 }

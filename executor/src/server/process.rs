@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
@@ -13,12 +14,27 @@ use nix::unistd::Pid;
 /// How often is looked whether a process has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A running server; it is killed, with its whole group, when this is dropped.
+/// A running server; it is ended, with its whole group, when this is dropped.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
     group: Option<Pid>,
     log: PathBuf,
+    patience: Duration,
+}
+
+/// The groups of all servers that run, for who has to end at once.
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn groups() -> MutexGuard<'static, Vec<Pid>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every server that this program has started, without waiting.
+pub fn kill_all() {
+    for group in groups().iter() {
+        let _ = killpg(*group, Signal::SIGKILL);
+    }
 }
 
 impl ServerProcess {
@@ -49,7 +65,15 @@ impl ServerProcess {
         }
         let child = start.spawn()?;
         let group = i32::try_from(child.id()).ok().map(Pid::from_raw);
-        Ok(Self { child, group, log: log.to_owned() })
+        groups().extend(group);
+        Ok(Self { child, group, log: log.to_owned(), patience: Duration::ZERO })
+    }
+
+    /// How long it has to end by itself after each signal when this is dropped; else it is killed at once.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// How it ended, if it has.
@@ -99,7 +123,8 @@ impl ServerProcess {
     fn kill(&mut self) -> io::Result<()> {
         // What the leader left behind goes too.
         self.signal(Signal::SIGKILL);
-        self.group = None;
+        let ended = self.group.take();
+        groups().retain(|group| Some(*group) != ended);
         self.child.wait().map(drop)
     }
 
@@ -115,7 +140,7 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         if self.group.is_some() {
             // Nobody is left to tell.
-            let _ = self.kill();
+            let _ = if self.patience.is_zero() { self.kill() } else { self.stop(self.patience) };
         }
     }
 }

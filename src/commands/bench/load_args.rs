@@ -24,7 +24,7 @@ pub(super) struct LoadArgs {
     #[arg(long, value_enum, default_value_t = Backend::Openai)]
     pub(super) backend: Backend,
     /// Path of the endpoint, instead of the backend's usual one.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = parse_endpoint)]
     pub(super) endpoint: Option<String>,
     /// Where the prompts come from.
     #[arg(long, value_enum, default_value_t = Dataset::Random)]
@@ -219,6 +219,15 @@ pub(super) fn parse_percentile(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("`{text}` is no percentile from 0 to 100"))
 }
 
+fn parse_endpoint(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err("a path is printable ASCII without blanks and `#`".to_owned())
+    }
+}
+
 fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
@@ -281,8 +290,46 @@ impl LoadArgs {
         if none { Ok(None) } else { seconds("metrics-interval", self.metrics_interval).map(Some) }
     }
 
+    /// Whether the load is of a size that can be.
+    pub(super) fn check_bounds(&self) -> Result<(), Failure> {
+        const REQUESTS: u64 = 10_000_000;
+        const LENGTH: u64 = 1 << 24;
+        const TOKENS: u64 = 1 << 31;
+        let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        for (flag, value, most) in [
+            ("num-prompts", wide(self.num_prompts), REQUESTS),
+            ("num-warmups", wide(self.num_warmups), REQUESTS),
+            ("threads", wide(self.threads), 1024),
+            ("random-input-len", self.random_input_len.into(), LENGTH),
+            ("random-output-len", self.random_output_len.into(), LENGTH),
+            ("random-prefix-len", self.random_prefix_len.into(), LENGTH),
+            ("dataset-output-len", self.dataset_output_len.unwrap_or(0).into(), LENGTH),
+        ] {
+            if value > most {
+                return Err(Failure::new(format!("`--{flag}` is {value} and can be {most} at most")));
+            }
+        }
+        if self.dataset_name == Dataset::Random {
+            let each = u64::from(self.random_input_len) + u64::from(self.random_prefix_len);
+            let requests = wide(self.num_prompts).saturating_add(wide(self.num_warmups));
+            let prefixes = u64::from(self.random_prefix_len).saturating_mul(self.num_prefixes.into());
+            // A range ratio doubles a length at most.
+            if each.saturating_mul(2).saturating_mul(requests).saturating_add(prefixes) > 2 * TOKENS {
+                return Err(Failure::new(format!("the prompts hold more than {TOKENS} tokens together"))
+                    .hint("take fewer or shorter ones (`--num-prompts`, `--random-input-len`)"));
+            }
+        }
+        if !(self.ramp_up_seconds >= 0.0 && self.ramp_up_seconds <= MOST_SECONDS) {
+            return Err(Failure::new(format!(
+                "`--ramp-up-seconds` must be from 0 to {MOST_SECONDS} seconds"
+            )));
+        }
+        Ok(())
+    }
+
     /// How requests come.
     pub(super) fn arrivals(&self) -> Result<Arrivals, Failure> {
+        self.check_bounds()?;
         let positive = |flag: &str, value: f64| {
             if value > 0.0 { Ok(value) } else { Err(Failure::new(format!("`--{flag}` must be above 0"))) }
         };
@@ -425,11 +472,12 @@ impl LoadArgs {
     }
 }
 
+/// A benchmark of centuries overflows the clock.
+const MOST_SECONDS: f64 = 1e9;
+
 fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    // An hour-long benchmark of centuries overflows the clock.
-    const MOST: f64 = 1e9;
     Duration::try_from_secs_f64(value)
         .ok()
-        .filter(|time| !time.is_zero() && value <= MOST)
-        .ok_or_else(|| Failure::new(format!("`--{flag}` must be above 0 and at most {MOST} seconds")))
+        .filter(|time| !time.is_zero() && value <= MOST_SECONDS)
+        .ok_or_else(|| Failure::new(format!("`--{flag}` must be above 0 and at most {MOST_SECONDS} seconds")))
 }

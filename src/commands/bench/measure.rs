@@ -1,7 +1,7 @@
 //! One measurement: probe the server, make the requests, run the load, gather what there is to tell.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use executor::load::client_cost::{Delivered, bottlenecks};
 use executor::load::journal::{Journal, JournalError, Kept};
@@ -14,8 +14,10 @@ use executor::load::target::Target;
 use executor::load::tls::Trust;
 use executor::server::machine::Machine;
 use executor::server::probe::{Probe, ServerFacts};
+use executor::server::process::kill_all;
 use serde_json::{Value, json};
 
+use super::hidden::{redact, redact_json};
 use super::load_args::LoadArgs;
 use super::result::Measured;
 use super::server_log;
@@ -61,7 +63,17 @@ impl Measurement<'_> {
         });
         let model = self.model.map(str::to_owned).or_else(|| facts.models.first().cloned());
         let model = model.ok_or_else(|| no_model(self.target, &facts, unreached))?;
-        let made = load.requests(self.seed, &model, &probe)?;
+        let begun = Instant::now();
+        let probe = probe.until(cancel.clone(), limits.run.map(|limit| begun + limit));
+        let made = load.requests(self.seed, &model, &probe);
+        if *cancel.borrow() {
+            return Err(Failure::new("a signal has ended the run before its first request was sent"));
+        }
+        if limits.run.is_some_and(|limit| begun.elapsed() >= limit) {
+            return Err(Failure::new("the time limit was over before the requests were made")
+                .hint("allow more by `--time-limit`, or send token ids by `--prompts-as ids`"));
+        }
+        let made = made?;
         notes.extend(made.notes);
         let planned = made.requests.len();
         let streams = load.max_concurrency.unwrap_or(planned).min(planned);
@@ -144,9 +156,21 @@ impl Measurement<'_> {
                 outcome.warmups.failed, outcome.warmups.sent
             ));
         }
+        let secret = self.secret;
+        notes.iter_mut().for_each(|note| redact(secret, note));
+        let mut model = model;
+        redact(secret, &mut model);
+        let mut metadata = self.metadata;
+        metadata.iter_mut().for_each(|(_, value)| redact(secret, value));
+        let mut server = server(self.target, &facts, self.server_log.as_deref(), &mut notes);
+        redact_json(secret, &mut server);
+        let label = self.label.map(|mut label| {
+            redact(secret, &mut label);
+            label
+        });
         Ok(Measured {
             model,
-            label: self.label,
+            label,
             seed: self.seed,
             settings,
             started_at: outcome.started_at,
@@ -158,10 +182,10 @@ impl Measurement<'_> {
             client: Some((outcome.client, delivered, signs)),
             warmups: outcome.warmups,
             samples: outcome.samples,
-            server: server(self.target, &facts, self.server_log.as_deref(), &mut notes),
+            server,
             machine: serde_json::to_value(machine).unwrap_or(Value::Null),
             notes,
-            metadata: self.metadata,
+            metadata,
             detailed: self.detailed,
             latencies: load.percentile_metrics.clone(),
         })
@@ -174,6 +198,7 @@ impl Measurement<'_> {
             map.insert("model".to_owned(), model.into());
             map.insert("seed".to_owned(), self.seed.into());
         }
+        redact_json(self.secret, &mut settings);
         settings
     }
 }
@@ -248,7 +273,9 @@ fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut 
     })
 }
 
-/// A receiver that turns true when a signal asks to stop.
+/// A receiver that turns true when a signal asks to stop; a second signal ends the program and the servers that it
+/// has started.
+#[expect(clippy::exit, reason = "whoever asks a second time waits for nothing")]
 pub(super) fn stop_on_signals() -> Cancel {
     use tokio::signal::unix::{SignalKind, signal};
     let (sender, receiver) = tokio::sync::watch::channel(false);
@@ -263,9 +290,15 @@ pub(super) fn stop_on_signals() -> Cancel {
                 if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             })
             .await;
-            // A second signal finds no handler left in the way.
             let _ = sender.send(true);
-            std::future::pending::<()>().await;
+            std::future::poll_fn(|cx| {
+                let any = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+                if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            // Who asks twice waits for nothing more; what was started goes too.
+            kill_all();
+            std::process::exit(130);
         });
     });
     receiver

@@ -15,6 +15,7 @@ use executor::load::tls::Trust;
 use executor::server::process::ServerProcess;
 use executor::server::registry::Registry;
 
+use super::hidden::redact;
 use super::load_args::LoadArgs;
 use super::measure::{Cancel, Measurement, stop_on_signals};
 use super::result::Measured;
@@ -77,14 +78,20 @@ impl From<io::Error> for Stopped {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let text = std::fs::read_to_string(&args.experiment).map_err(|error| {
+    let secret = args.access.secret()?;
+    let text = read_bounded(&args.experiment).map_err(|error| {
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
     let experiment = Experiment::read(&args.experiment, &text)?;
     let steps = experiment.steps();
     if args.dry_run {
-        return dry_run::tell(&experiment, &steps, terminal);
+        let mut told = Vec::new();
+        let exit = dry_run::tell(&experiment, &steps, &mut told, terminal.err)?;
+        let mut told = String::from_utf8_lossy(&told).into_owned();
+        redact(secret.as_ref(), &mut told);
+        terminal.out.write_all(told.as_bytes())?;
+        return Ok(exit);
     }
     std::fs::create_dir_all(&args.output).map_err(|error| {
         Failure::new(format!("failed to make the folder `{}`", args.output.display())).caused_by(error)
@@ -93,7 +100,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         load: experiment.load_args()?,
         experiment: &experiment,
         folder: &args.output,
-        secret: args.access.secret()?,
+        secret,
         trust: args.access.trust(),
         headers: args.access.headers()?,
         cancel: stop_on_signals(),
@@ -359,6 +366,18 @@ fn tell_measured(arm: &Arm, step: Step, measured: &Measured, terminal: &mut Term
         writeln!(terminal.err, "warning: {bottleneck}")?;
     }
     terminal.out.flush()
+}
+
+/// The text of a file that is no longer than an experiment can be.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    use io::Read as _;
+    const MOST: u64 = 1 << 20;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST {
+        return Err(io::Error::other(format!("it is longer than {MOST} bytes")));
+    }
+    Ok(text)
 }
 
 fn tell_comparison(

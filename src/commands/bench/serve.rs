@@ -80,14 +80,14 @@ pub(super) struct Args {
 /// How the server is reached.
 #[derive(clap::Args)]
 pub(super) struct Access {
-    /// Environment variable that holds the API key.
-    #[arg(long, default_value = "OPENAI_API_KEY", value_name = "NAME")]
-    api_key_env: String,
+    /// Environment variable that holds the API key; it must be set [default: OPENAI_API_KEY, where that is set].
+    #[arg(long, value_name = "NAME")]
+    api_key_env: Option<String>,
     /// File that holds the API key, instead of the variable.
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// A further header, `NAME=VALUE`; keys do not belong here, where every process sees them.
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
     /// Certificates to believe, PEM, instead of the system's.
     #[arg(long, value_name = "FILE")]
@@ -102,17 +102,34 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
+/// Never fails, since the parser of flags repeats what it refuses; `Access::headers` looks at it.
+#[expect(clippy::unnecessary_wraps, reason = "the parser of flags wants a result")]
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    Ok(parse_pair(text).unwrap_or_default())
+}
+
 impl Access {
     pub(super) fn secret(&self) -> Result<Option<Secret>, Failure> {
         let failed = |error| Failure::new("failed to read the API key").caused_by(error);
         if let Some(path) = &self.api_key_file {
             return Secret::from_file(path).map(Some).map_err(failed);
         }
-        match std::env::var(&self.api_key_env) {
-            Ok(key) if !key.is_empty() => {
-                Secret::new(&key, &format!("`${}`", self.api_key_env)).map(Some).map_err(failed)
-            }
-            _ => Ok(None),
+        let name = self.api_key_env.as_deref().unwrap_or("OPENAI_API_KEY");
+        // What is no name may be the key itself, given by mistake.
+        let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let from =
+            if name.bytes().all(fits) { format!("`${name}`") } else { "the variable named".to_owned() };
+        let wrong = |what: &str| {
+            Err(Failure::new("failed to read the API key")
+                .caused_by(format!("{from} {what}"))
+                .hint("`--api-key-env` takes the name of an environment variable, not the key"))
+        };
+        match std::env::var(name) {
+            Ok(key) if key.is_empty() && self.api_key_env.is_none() => Ok(None),
+            Ok(key) => Secret::new(&key, &from).map(Some).map_err(failed),
+            Err(std::env::VarError::NotPresent) if self.api_key_env.is_none() => Ok(None),
+            Err(std::env::VarError::NotPresent) => wrong("is not set"),
+            Err(std::env::VarError::NotUnicode(_)) => wrong("is not UTF-8"),
         }
     }
 
@@ -135,11 +152,29 @@ impl Access {
                     "put the key into an environment variable (`--api-key-env`) or a file (`--api-key-file`)",
                 ));
             }
+            if [
+                "host",
+                "content-length",
+                "transfer-encoding",
+                "connection",
+                "te",
+                "trailer",
+                "upgrade",
+                "expect",
+            ]
+            .contains(&lower.as_str())
+            {
+                return Err(Failure::new(format!("the header `{name}` says how a request is sent"))
+                    .hint("it is set by the program"));
+            }
             let fits = !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
                 && value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
             if !fits {
-                return Err(Failure::new(format!("`{name}` is no header that can be sent")));
+                // Its text is not repeated: it may hold a key.
+                return Err(Failure::new("a `--header` cannot be sent").hint(
+                    "write it as NAME=VALUE: letters, digits, `-` and `_`, then printable ASCII on one line",
+                ));
             }
         }
         Ok(&self.headers)

@@ -1,13 +1,13 @@
 //! What would an experiment do: its commands, its load, its order, and how long does it take at least?
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use super::experiment::{Experiment, Order, Step};
 use crate::cli::Ended;
 use crate::commands::bench::load_args::LoadArgs;
 use crate::exit::Exit;
-use crate::terminal::Terminal;
 
 /// Of a token, for a time to begin with: nobody knows a server's before it runs.
 const TOKEN_TIME: Duration = Duration::from_millis(10);
@@ -15,39 +15,40 @@ const TOKEN_TIME: Duration = Duration::from_millis(10);
 pub(super) fn tell(
     experiment: &Experiment,
     steps: &[Step],
-    terminal: &mut Terminal<'_>,
+    out: &mut dyn io::Write,
+    err: &mut dyn io::Write,
 ) -> Result<Exit, Ended> {
     let load = experiment.load_args()?;
-    writeln!(terminal.out, "{}", experiment.title)?;
+    writeln!(out, "{}", experiment.title)?;
     let origin: Vec<&str> =
         [&experiment.source, &experiment.date].into_iter().flatten().map(String::as_str).collect();
     if !origin.is_empty() {
-        writeln!(terminal.out, "{}", origin.join(", "))?;
+        writeln!(out, "{}", origin.join(", "))?;
     }
-    writeln!(terminal.out)?;
+    writeln!(out)?;
     let mut unset = BTreeSet::new();
     for arm in &experiment.arms {
         let groups =
             arm.expected_groups.map_or_else(String::new, |count| format!(", {count} groups expected"));
-        writeln!(terminal.out, "{}  {}{groups}", arm.name, arm.address())?;
+        writeln!(out, "{}  {}{groups}", arm.name, arm.address())?;
         if let Some(plan) = &arm.plan {
-            writeln!(terminal.out, "    planned as by k3plan plan {}", plan.join(" "))?;
+            writeln!(out, "    planned as by k3plan plan {}", plan.join(" "))?;
         }
         if let Some(words) = arm.previewed_command(&mut unset) {
-            writeln!(terminal.out, "    {}", words.join(" "))?;
+            writeln!(out, "    {}", words.join(" "))?;
         }
     }
-    writeln!(terminal.out, "\nload   {}", experiment.load_words().join(" "))?;
-    writeln!(terminal.out, "       {}", in_words(&load))?;
+    writeln!(out, "\nload   {}", experiment.load_words().join(" "))?;
+    writeln!(out, "       {}", in_words(&load))?;
     let order = match experiment.order {
         Order::BackToBack => "back to back",
         Order::Interleaved => "interleaved",
         Order::Abba => "interleaved, every second round backwards (A B B A)",
     };
-    writeln!(terminal.out, "order  {order}")?;
+    writeln!(out, "order  {order}")?;
     let least = least_time(&load).saturating_mul(u32::try_from(steps.len()).unwrap_or(u32::MAX));
     writeln!(
-        terminal.out,
+        out,
         "time   at least {} for {} measurements where a token takes {} ms and answers are as long as asked, beside starting a server {} times (waited for up to {} s each)\n",
         duration(least),
         steps.len(),
@@ -58,11 +59,11 @@ pub(super) fn tell(
     for step in steps {
         let name = experiment.arms.get(step.arm).map_or("", |arm| arm.name.as_str());
         let start = step.start.map_or_else(String::new, |start| format!("  start {start}"));
-        writeln!(terminal.out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
+        writeln!(out, "{name}{start}  seed {}  repeat {}", step.seed, step.repeat)?;
     }
     if !unset.is_empty() {
         let names = unset.into_iter().collect::<Vec<_>>().join(", ");
-        writeln!(terminal.err, "warning: not set in the environment, and needed to run this: {names}")?;
+        writeln!(err, "warning: not set in the environment, and needed to run this: {names}")?;
     }
     Ok(Exit::Fine)
 }

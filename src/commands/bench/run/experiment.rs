@@ -8,7 +8,9 @@ use clap::{Args as _, FromArgMatches as _};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::commands::bench::hidden::{is_secret, without_keys};
 use crate::commands::bench::load_args::LoadArgs;
+use crate::commands::bench::serve::parse_target;
 use crate::failure::Failure;
 
 /// The whole file.
@@ -89,6 +91,9 @@ impl Health {
         if !self.path.starts_with('/') {
             return Err(format!("`health.path` is `{}` and must begin with `/`", self.path));
         }
+        if !self.path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("`health.path` holds what no path can".to_owned());
+        }
         for (name, value) in [("timeout_seconds", self.timeout_seconds), ("stop_seconds", self.stop_seconds)]
         {
             if !(value >= 0.0 && value.is_finite()) {
@@ -136,25 +141,37 @@ pub(super) struct Step {
 /// What the parser says, with the place in the file.
 fn unreadable(failure: Failure, path: &Path, error: &serde_saphyr::Error) -> Failure {
     let text = error.to_string();
-    let (said, excerpt) = text.split_once('\n').unwrap_or((&text, ""));
+    let said = text.lines().next().unwrap_or("");
     let said = said.strip_prefix("error: ").unwrap_or(said);
-    let cause = match error.without_snippet() {
+    let said = said.split_once(" at line ").map_or(said, |(said, _)| said);
+    let cause = match error {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is given twice"),
         // The place follows in the excerpt.
         _ if said.starts_with("line ") => said.split_once(": ").map_or(said, |(_, cause)| cause).to_owned(),
         _ => said.to_owned(),
     };
-    let lines = excerpt.lines().filter(|line| !line.contains("DuplicateKeyPolicy"));
-    let excerpt = lines.collect::<Vec<_>>().join("\n").replace("<input>", &path.display().to_string());
-    failure.caused_by(cause).at(excerpt)
+    // A value that has the wrong type may be a key.
+    let cause = match (cause.find("string \""), cause.rfind('"')) {
+        (Some(begin), Some(end)) => {
+            format!("{}string{}", cause.get(..begin).unwrap_or(""), cause.get(end + 1..).unwrap_or(""))
+        }
+        _ => cause,
+    };
+    let failure = failure.caused_by(cause);
+    match error.location() {
+        Some(place) => failure.at(format!("--> {}:{}:{}", path.display(), place.line(), place.column())),
+        None => failure,
+    }
 }
 
 impl Experiment {
     /// Reads a file's text; `path` is for what errors say.
     pub(super) fn read(path: &Path, text: &str) -> Result<Self, Failure> {
         let failed = || Failure::new(format!("failed to read the experiment `{}`", path.display()));
-        let experiment: Self =
-            serde_saphyr::from_str(text).map_err(|error| unreadable(failed(), path, &error))?;
+        // The lines around a mistake may hold keys, and are not shown.
+        let options = serde_saphyr::options! { with_snippet: false };
+        let experiment: Self = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| unreadable(failed(), path, &error))?;
         experiment.health.check().map_err(|what| failed().caused_by(what))?;
         let wrong = |what: String| Err(failed().caused_by(what));
         if experiment.arms.is_empty() || experiment.seeds.is_empty() || experiment.repeats == 0 {
@@ -186,6 +203,7 @@ impl Experiment {
             if arm.port.is_none() && arm.url.is_none() {
                 return wrong(format!("the arm `{}` has neither `port` nor `url`", arm.name));
             }
+            parse_target(&arm.address())?;
             let expects = arm.expected_groups.is_some() || arm.plan.is_some();
             if expects && arm.command.is_none() && arm.log.is_none() {
                 return wrong(format!(
@@ -194,7 +212,8 @@ impl Experiment {
                 ));
             }
         }
-        experiment.load_args()?;
+        experiment.load_args()?.check_bounds()?;
+        experiment.check_steps().map_err(|what| failed().caused_by(what))?;
         Ok(experiment)
     }
 
@@ -232,6 +251,14 @@ impl Experiment {
             }
         }
         words
+    }
+
+    /// Whether the steps are as many as an experiment can have.
+    fn check_steps(&self) -> Result<(), String> {
+        const MOST: usize = 100_000;
+        let counts = [self.repeats, self.seeds.len(), self.arms.len(), self.starts.unwrap_or(1)];
+        let steps = counts.into_iter().try_fold(1_usize, usize::checked_mul).filter(|steps| *steps <= MOST);
+        steps.map(drop).ok_or_else(|| format!("it has more than {MOST} measurements"))
     }
 
     /// All measurements, in order.
@@ -334,7 +361,9 @@ impl Arm {
     /// The command as it may be shown: as written, so that what came from the environment stays there, and
     /// without keys.
     pub(super) fn shown_command(&self) -> Option<String> {
-        Some(without_keys(self.command.as_ref()?.iter().cloned()).join(" "))
+        let words: Vec<String> =
+            self.command.as_ref()?.iter().map(|word| self.without_own_keys(word)).collect();
+        Some(without_keys(words.iter().map(String::as_str)))
     }
 
     /// Environment and command as they will be run, without keys; names that are not set stay, and are listed.
@@ -365,31 +394,25 @@ impl Arm {
             let value = if is_secret(name) { "[hidden]" } else { value };
             format!("{name}={}", quoted(value))
         });
-        let words = without_keys(words);
-        Some(environment.chain(words.iter().map(|word| quoted(word))).collect())
+        let words: Vec<String> = words.map(|word| quoted(&self.without_own_keys(&word))).collect();
+        let words = without_keys(words.iter().map(String::as_str));
+        Some(environment.chain([words]).collect())
+    }
+
+    /// A text without the keys that the arm's environment holds.
+    fn without_own_keys(&self, text: &str) -> String {
+        let keys = self.env.iter().filter(|(name, value)| is_secret(name) && value.len() >= 4);
+        keys.fold(text.to_owned(), |text, (_, key)| text.replace(key, "[hidden]"))
     }
 
     /// The environment as it may be shown.
     pub(super) fn shown_environment(&self) -> String {
         let pairs = self.env.iter().map(|(name, value)| {
-            if is_secret(name) { format!("{name}=[hidden]") } else { format!("{name}={value}") }
+            let pair = format!("{name}={}", self.without_own_keys(value));
+            without_keys(std::iter::once(pair.as_str()))
         });
         pairs.collect::<Vec<_>>().join(" ")
     }
-}
-
-fn without_keys(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut hide = false;
-    words
-        .map(|word| {
-            let hidden = std::mem::replace(&mut hide, is_secret(&word) && !word.contains('='));
-            match word.split_once('=') {
-                _ if hidden => "[hidden]".to_owned(),
-                Some((name, _)) if is_secret(name) => format!("{name}=[hidden]"),
-                _ => word,
-            }
-        })
-        .collect()
 }
 
 /// A word as a shell takes it.
@@ -400,13 +423,6 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
     }
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["key", "secret", "password"].iter().any(|word| name.contains(word))
-        || name.ends_with("token")
-        || name.ends_with("_auth")
 }
 
 #[cfg(test)]

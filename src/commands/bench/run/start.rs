@@ -51,6 +51,7 @@ impl Session<'_> {
             let server = ServerProcess::start(&command, &environment, arm.folder.as_deref(), &log).map_err(
                 |error| started(format!("`{}`: {error}", command.first().map_or("", String::as_str))),
             )?;
+            let server = server.with_patience(self.experiment.health.patience());
             let mut registry = self.registry.borrow_mut();
             let listed = Listed {
                 arm: arm.name.clone(),
