@@ -214,7 +214,8 @@ fn absurd_inputs_are_refused_with_a_reason() {
     let text = std::fs::read_to_string(&journal).unwrap();
     let largest = text.replace("\"output_tokens\":4", "\"output_tokens\":18446744073709551615");
     std::fs::write(&journal, largest).unwrap();
-    assert_eq!(run(&[&journal, "--", &journal]).code, Some(0));
+    let outcome = run(&[&journal, "--", &journal]);
+    assert!(outcome.code == Some(2) && outcome.err.contains("more tokens than"), "{}", outcome.err);
     std::fs::write(&journal, text.replace("\"ttft\":0.05", "\"ttft\":-0.05")).unwrap();
     assert_eq!(run(&[&journal, "--", &journal]).code, Some(2));
     assert_eq!(run(&["--fail-on", "worse:5%%", &journal, "--", &journal]).code, Some(2));
