@@ -6,6 +6,7 @@ mod exit;
 mod failure;
 mod lock;
 mod model_file;
+mod output_file;
 mod predict;
 mod record;
 mod render;

@@ -11,6 +11,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 use super::place::{Place, Places};
 use super::{Entry, Policy};
 use crate::failure::Failure;
+use crate::output_file::is_special;
 
 /// The version of the format that is written; those from [`OLDEST`] on are read.
 const VERSION: i64 = 2;
@@ -249,6 +250,9 @@ impl Lock {
     /// If another run is at it, or the disk refuses; the old lock is then as it was.
     pub(crate) fn update(path: &Path, change: impl FnOnce(&mut Self)) -> Result<(), Failure> {
         let failed = || Failure::new(format!("failed to update the lock `{}`", path.display()));
+        if is_special(path) {
+            return Err(failed().caused_by("it is no regular file"));
+        }
         let beside = beside(path);
         let file = OpenOptions::new()
             .create(true)
@@ -309,6 +313,9 @@ fn write_and_rename(mut file: &File, beside: &Path, path: &Path, bytes: &[u8]) -
 /// # Errors
 /// If the disk refuses; the old file is then as it was.
 pub(crate) fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if is_special(path) {
+        return File::create(path)?.write_all(bytes);
+    }
     let beside = beside(path);
     let file = File::create(&beside)?;
     let result = write_and_rename(&file, &beside, path, bytes);

@@ -98,3 +98,11 @@ fn what_cannot_run_leaves_nothing_behind() {
     }
     insta::assert_snapshot!(all);
 }
+
+/// A device is written to; a file in its place would break it for everyone.
+#[test]
+fn a_trace_into_a_device_leaves_it_there() {
+    let run = k3plan(&["simulate", "kimi-k3-dspark-rocm-fixed", "--requests", "1", "--trace", "/dev/stdout"]);
+    assert!(run.stdout.contains("displayTimeUnit"), "{}", run.whole());
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+}

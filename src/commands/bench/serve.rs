@@ -14,6 +14,7 @@ use super::table::{self, MEANING};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output_file::is_special;
 use crate::terminal::Terminal;
 
 /// Send a load to an OpenAI-compatible server and measure its answers.
@@ -270,11 +271,6 @@ pub(super) fn parse_target(url: &str) -> Result<Target, Failure> {
             .caused_by(error)
             .hint("write it as `http://HOST:PORT`; a key goes into `--api-key-env` or `--api-key-file`")
     })
-}
-
-/// Whether a path is a device or a pipe, which must not be replaced by a file.
-fn is_special(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// The journal of a result file.

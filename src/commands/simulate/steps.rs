@@ -13,6 +13,7 @@ use simulator::metadata::Cost;
 use super::adapter::Setup;
 use super::trace::{beside, failure};
 use crate::failure::Failure;
+use crate::output_file::persist;
 
 /// Columns before those of the groups.
 const COLUMNS: [&str; 19] = [
@@ -134,6 +135,6 @@ impl Writer {
         self.flush()?;
         let Self { path, file, .. } = self;
         let file = file.into_inner().map_err(|error| failure(&path, &error))?;
-        file.persist(&path).map_err(|error| failure(&path, &error)).map(|_| ())
+        persist(file, &path).map_err(|error| failure(&path, &error))
     }
 }

@@ -7,6 +7,7 @@ use simulator::Step;
 
 use super::adapter::Setup;
 use crate::failure::Failure;
+use crate::output_file::persist;
 
 /// A trace that is being written beside its place, and moved there when it is whole.
 pub(super) struct Writer {
@@ -82,7 +83,7 @@ impl Writer {
         self.write("\n],\"displayTimeUnit\":\"ms\"}\n")?;
         let Some(file) = self.file.take() else { return Ok(()) };
         let file = file.into_inner().map_err(|error| failure(&self.path, &error))?;
-        file.persist(&self.path).map_err(|error| failure(&self.path, &error)).map(|_| ())
+        persist(file, &self.path).map_err(|error| failure(&self.path, &error))
     }
 }
 
