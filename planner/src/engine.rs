@@ -196,6 +196,10 @@ pub struct Rules {
     pub blocks_of_every_backend: bool,
     /// [`Rule::PoolPages`].
     pub pool_pages: bool,
+    /// [`Rule::StatesCheckpoint`].
+    pub states_checkpoint: bool,
+    /// [`Rule::DeltaNetsCheckpoint`].
+    pub delta_nets_checkpoint: bool,
     /// [`Rule::WindowsChooseBlock`] and [`Rule::WindowsTakeSmallestBlock`].
     pub window_blocks: WindowBlocks,
     /// [`Rule::GroupSizesLogged`].
@@ -258,6 +262,8 @@ impl Rules {
             latent_blocks_of_128: holds(Rule::LatentBlocksOf128),
             blocks_of_every_backend: holds(Rule::BlocksOfEveryBackend),
             pool_pages: holds(Rule::PoolPages),
+            states_checkpoint: holds(Rule::StatesCheckpoint),
+            delta_nets_checkpoint: holds(Rule::DeltaNetsCheckpoint),
             window_blocks: match (holds(Rule::WindowsChooseBlock), holds(Rule::WindowsTakeSmallestBlock)) {
                 (false, _) => WindowBlocks::Engine,
                 (true, true) => WindowBlocks::Smallest,

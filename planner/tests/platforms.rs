@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, reason = "a test ends where its own files are broken")]
 
 use planner::import::hf_config::{ImportSettings, Imported, Platform, import};
+use planner::{MambaCacheMode, RawSpec};
 use serde_json::{Value, json};
 
 fn llama() -> Value {
@@ -123,4 +124,37 @@ fn packed_pages() {
         assert_eq!(imported.layout, None);
     }
     assert_eq!(with(&deepseek("4"), Hopper, "auto", None).layout, Some(planner::Layout::Blhnc));
+}
+
+/// Gated delta nets whose prefill `FlashInfer` runs keep a state at the ends of blocks, which are multiples of 64 tokens:
+/// `_align_hybrid_block_size` of platforms/interface.py and `get_kv_cache_spec` of
+/// `model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py`, vLLM 0.33.
+#[test]
+fn states_at_the_ends_of_blocks() {
+    let config: Value = json!({"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "torch_dtype": "bfloat16",
+        "num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"],
+        "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4});
+    let imported = |version: &str, platform, mode| {
+        let settings = ImportSettings {
+            platform,
+            version: version.parse().expect("a version"),
+            mamba_cache_mode: mode,
+            ..ImportSettings::default()
+        };
+        let imported = import(&config, None, &settings).expect("it imports");
+        let state = RawSpec::from(imported.model.spec_of(0).expect("a layer").clone());
+        (imported.block_size, state.num_prefill_checkpoint_blocks, state.prefill_checkpoint_alignment)
+    };
+    // 1,085,440 bytes of state beside 2,048 of a token: 530 tokens, in blocks of 16 or of 64.
+    for (version, platform, mode, expected) in [
+        ("0.32", Hopper, MambaCacheMode::Align, (544, None, None)),
+        ("0.33", Rocm, MambaCacheMode::Align, (544, None, None)),
+        ("0.33", Hopper, MambaCacheMode::None, (544, None, None)),
+        ("0.33", Hopper, MambaCacheMode::Align, (576, Some(1), Some(576))),
+        ("0.33", Blackwell, MambaCacheMode::Align, (576, Some(1), Some(576))),
+    ] {
+        assert_eq!(imported(version, platform, mode), expected, "{version} {platform:?} {mode:?}");
+    }
 }

@@ -187,6 +187,12 @@ rules! {
     PoolPages 32,
         "The block of a model whose indexer pools keys is a multiple of the pages that its kernels take.",
         "v1/attention/backends/mla/indexer.py Glm5NextIndexerBackend";
+    StatesCheckpoint 32,
+        "States of Mamba 2 and of GLM-5.3's KDA can be kept from inside a prefill; before, those of Kimi-K3 alone.",
+        "model_executor/layers/mamba/mamba_mixer2.py and models/glm5next/common/kda.py get_kv_cache_spec";
+    DeltaNetsCheckpoint 33,
+        "FlashInfer's prefill of a gated delta net keeps states at the ends of blocks, which are multiples of 64 tokens then.",
+        "model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py get_kv_cache_spec, platforms/interface.py _align_hybrid_block_size";
     WindowsTakeSmallestBlock 25 ..= 29,
         "Sliding-window layers take their backend's smallest block.",
         "layers/attention/attention.py _largest_kernel_block_within";

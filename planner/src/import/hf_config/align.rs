@@ -86,7 +86,8 @@ pub(super) fn blocks(
     let unaligned =
         if has_attention { block_size } else { settings.block_size.unwrap_or(platform::DEFAULT_BLOCK) };
     if let Some(align) = align.filter(|a| a.state_bytes > 0 && has_attention) {
-        (block_size, padded) = aligned(&align, context, &kernels, block_size, &rules)?;
+        let unit = checkpoint_unit(layers);
+        (block_size, padded) = aligned(&align, context, &kernels, block_size, unit, &rules)?;
     }
     let aligns_states = align.is_some();
     let mamba_block_size = match settings.mamba_cache_mode {
@@ -127,12 +128,23 @@ fn only_attention(config: &Config<'_>) -> bool {
         && matches!(types, Ok(Some(types)) if types.iter().all(|kind| *kind == LayerType::Full))
 }
 
+/// What blocks are multiples of where states are kept at their ends, tokens.
+fn checkpoint_unit(layers: &Layers) -> u64 {
+    let mut states = layers.layers.iter().filter_map(|layer| match &layer.cache {
+        Cache::State(state) => Some(state),
+        _ => None,
+    });
+    let first = states.next().filter(|state| state.checkpoints_end_blocks);
+    first.and_then(|state| state.checkpoint_alignment).unwrap_or(1)
+}
+
 /// The attention block whose page is at least a state's, and the padding of the state.
 fn aligned(
     align: &Align,
     context: &Context<'_>,
     kernels: &Kernels,
     block_size: u64,
+    checkpoints: u64,
     rules: &Rules,
 ) -> Result<(u64, Option<u64>), ImportError> {
     let token = token_bytes(align, context, rules)?;
@@ -140,6 +152,7 @@ fn aligned(
     if context.engine_mla && rules.latent_blocks_of_128 {
         unit = unit.max(128);
     }
+    unit = size::lcm("kernel block", unit, checkpoints)?;
     let unit_bytes = size::mul("bytes of a kernel block", unit, token)?;
     let whole = size::div_ceil("attention block", align.state_bytes, unit_bytes)?;
     let mut block = size::mul("attention block", unit, whole)?;

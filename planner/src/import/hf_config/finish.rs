@@ -188,7 +188,9 @@ fn state_spec(state: &State, context: &Context<'_>, blocks: &Blocks) -> RawSpec 
     raw.num_speculative_blocks =
         (context.num_speculative_tokens > 0).then_some(context.num_speculative_tokens);
     raw.num_prefill_checkpoint_blocks = state.checkpoint_alignment.map(|_| 1);
-    raw.prefill_checkpoint_alignment = state.checkpoint_alignment;
+    raw.prefill_checkpoint_alignment = state
+        .checkpoint_alignment
+        .map(|alignment| if state.checkpoints_end_blocks { blocks.mamba_block_size } else { alignment });
     raw.tp_replicated = state.tp_replicated.then_some(true);
     raw
 }

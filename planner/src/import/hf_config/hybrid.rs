@@ -19,8 +19,10 @@ use super::dense::{head_dim, heads, hidden_head, index};
 use super::error::ImportError;
 use super::layer::{Align, Attention, Cache, Layer, Layers, State};
 use super::layer_types::{LayerType, layer_types, need_layer_types};
+use super::platform::Platform;
 use super::settings::Context;
 use super::state::{self, DeltaNet, Mamba2};
+use crate::settings::MambaCacheMode;
 
 /// The kinds of hybrid that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,10 +168,32 @@ fn listed_state(config: &Config<'_>, context: &Context<'_>, kind: Hybrid) -> Res
         }
         Hybrid::DeltaNet | Hybrid::Olmo => {
             let of = delta_net(config, hidden, kind)?;
-            state::delta_net(context, state::dtypes(config, context, true)?, of)
+            let mut state = state::delta_net(context, state::dtypes(config, context, true)?, of)?;
+            if kind == Hybrid::DeltaNet && keeps_ends_of_blocks(context, of.key_dim) {
+                state.checkpoint_alignment = Some(64);
+                state.checkpoints_end_blocks = true;
+            }
+            Ok(state)
         }
         _ => mamba2_by_mamba_keys(config, context, hidden),
     }
+}
+
+/// Whether FlashInfer runs the prefill of a gated delta net and so keeps the states at the ends of blocks.
+///
+/// # Source
+/// `_resolve_gdn_prefill_backend` in `vllm/model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py`, vLLM 0.33, with the CUDA
+/// 13 of its builds.
+fn keeps_ends_of_blocks(context: &Context<'_>, key_dim: u64) -> bool {
+    let settings = context.settings;
+    let flashinfer = match settings.platform {
+        Platform::CudaHopper => true,
+        Platform::CudaBlackwell | Platform::CudaSm120 => key_dim == 128,
+        _ => false,
+    };
+    flashinfer
+        && settings.version.rules().delta_nets_checkpoint
+        && settings.mamba_cache_mode == MambaCacheMode::Align
 }
 
 fn delta_net(config: &Config<'_>, hidden: u64, kind: Hybrid) -> Result<DeltaNet, ImportError> {

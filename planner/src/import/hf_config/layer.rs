@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) mamba_type: Option<&'static str>,
     /// Tokens that checkpoints inside a prefill are aligned to, where the layer can make them.
     pub(super) checkpoint_alignment: Option<u64>,
+    /// Whether these are at the ends of blocks alone.
+    pub(super) checkpoints_end_blocks: bool,
     pub(super) tp_replicated: bool,
 }
 

@@ -78,6 +78,7 @@ pub(super) fn mamba1(
         dtypes: vec![dtypes.conv, dtypes.recurrent],
         mamba_type: Some("MAMBA1"),
         checkpoint_alignment: None,
+        checkpoints_end_blocks: false,
         tp_replicated: false,
     })
 }
@@ -114,7 +115,8 @@ pub(super) fn mamba2(context: &Context<'_>, dtypes: StateDtypes, of: Mamba2) -> 
         shapes: vec![vec![state_len(context, of.kernel)?, channels], vec![heads, of.head_dim, of.state_size]],
         dtypes: vec![dtypes.conv, dtypes.recurrent],
         mamba_type: None,
-        checkpoint_alignment: Some(1),
+        checkpoint_alignment: context.settings.version.rules().states_checkpoint.then_some(1),
+        checkpoints_end_blocks: false,
         tp_replicated: false,
     })
 }
@@ -149,6 +151,7 @@ pub(super) fn delta_net(
         dtypes: vec![dtypes.conv, dtypes.recurrent],
         mamba_type: Some("GDN_ATTN"),
         checkpoint_alignment: None,
+        checkpoints_end_blocks: false,
         tp_replicated: false,
     })
 }
@@ -168,6 +171,7 @@ pub(super) fn short_conv(
         dtypes: vec![conv],
         mamba_type: Some("SHORT_CONV"),
         checkpoint_alignment: None,
+        checkpoints_end_blocks: false,
         tp_replicated: false,
     })
 }

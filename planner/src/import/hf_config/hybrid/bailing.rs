@@ -33,6 +33,7 @@ pub(super) fn linear(
         dtypes: vec![state::dtypes(config, context, false)?.conv],
         mamba_type: Some("LINEAR"),
         checkpoint_alignment: None,
+        checkpoints_end_blocks: false,
         tp_replicated: false,
     };
     let group = config.whole("layer_group_size")?.unwrap_or(1);

@@ -39,7 +39,8 @@ pub(super) fn layers(
     let mut state =
         kda_state(config, context, linear(config, "num_heads", "linear_num_heads")?, dim, kernel)?;
     // FlashKDA takes bfloat16 heads of 128 with a bounded gate, and can end a chunk at 16 tokens.
-    if context.settings.platform.is_cuda() && dim == 128 && context.dtype == DType::BFloat16 {
+    let checkpoints = context.settings.version.rules().states_checkpoint;
+    if checkpoints && context.settings.platform.is_cuda() && dim == 128 && context.dtype == DType::BFloat16 {
         state.checkpoint_alignment = Some(16);
     }
     let align = Align { kv_heads: 1, head_size: latent_size(config)?, state_bytes: state::bytes(&state)? };

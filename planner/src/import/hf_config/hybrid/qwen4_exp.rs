@@ -61,6 +61,7 @@ fn embedding(config: &Config<'_>, context: &Context<'_>, hidden: u64) -> Result<
         dtypes: vec![state::dtypes(config, context, false)?.conv],
         mamba_type: Some("SHORT_CONV"),
         checkpoint_alignment: None,
+        checkpoints_end_blocks: false,
         tp_replicated: true,
     })
 }
