@@ -1,5 +1,6 @@
 //! A model from its own config.json: the flags that say for which engine, and the reading of the file.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -390,18 +391,24 @@ fn method_of(draft: &Value) -> &'static str {
     "draft_model"
 }
 
+/// Where a config of several parts keeps its language model's.
+const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+
 /// The longest length that the config states with what is set on it; without its window not more than that.
 ///
 /// # Source
 /// `_get_and_verify_max_len` in `vllm/config/model.py`, vLLM 0.32.
 fn longest(config: &Value, overrides: &Map<String, Value>, disable_sliding_window: bool) -> Option<u64> {
-    let mut config = config.clone();
-    set(&mut config, overrides);
+    // A config may hold a vocabulary: it is copied only to be changed.
+    let mut config = Cow::Borrowed(config);
+    if !overrides.is_empty() {
+        set(config.to_mut(), overrides);
+    }
     let own = own_length(&config);
     if !disable_sliding_window {
         return own;
     }
-    let window = ["text_config", "llm_config", "language_config"]
+    let window = TEXT_CONFIGS
         .iter()
         .find_map(|key| config.get(*key))
         .unwrap_or(&config)
@@ -432,10 +439,7 @@ fn own_length(config: &Value) -> Option<u64> {
             .find_map(|key| value.get(*key).and_then(Value::as_u64))
             .filter(|length| *length > 0)
     };
-    ["text_config", "llm_config", "language_config"]
-        .iter()
-        .find_map(|key| config.get(*key).and_then(of))
-        .or_else(|| of(config))
+    TEXT_CONFIGS.iter().find_map(|key| config.get(*key).and_then(of)).or_else(|| of(config))
 }
 
 /// The config of a file, or of the folder that it lies in.
