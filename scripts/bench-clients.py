@@ -10,7 +10,7 @@ with many tokens, and the difference in tokens over the difference in CPU time l
 model `timed` sends the first token 50 ms after the request arrived and one every 10 ms after that, and tells how
 late it was itself, so that a busy machine is not taken for a wrong client. Own part: `stamped` is `timed` with the time
 of sending as each token's text, so that what k3plan's times add is known token by token; beside it how long bytes lay
-until they were read, as k3plan reports it.
+until they were read, as k3plan reports it. For it the mock has one core and the client the others.
 """
 import argparse
 import itertools
@@ -34,8 +34,17 @@ p.add_argument("--repeats", type=int, default=3)
 p.add_argument("--only", choices=["cost", "own", "truth"])
 a = p.parse_args()
 
+cores = sorted(os.sched_getaffinity(0))
 mock = subprocess.Popen([a.mock, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 url = mock.stdout.readline().strip()
+
+
+def apart(are_apart):
+    """Keep the mock to the first core and clients to the others, so that neither waits for the other's core."""
+    few = are_apart and len(cores) > 1
+    for task in os.listdir(f"/proc/{mock.pid}/task"):
+        os.sched_setaffinity(int(task), cores[:1] if few else cores)
+    os.sched_setaffinity(0, cores[1:] if few else cores)
 
 
 def lateness():
@@ -155,9 +164,11 @@ try:
                       f"(of {len(found)}: {min(found):,.0f} to {max(found):,.0f}), k3plan has {ratio:.1f} times as much",
                       flush=True)
     if a.only in ("own", None):
+        apart(True)
         for streams in a.streams * a.repeats:
             lateness()
             added(streams, 3 * streams, 100)
+        apart(False)
     if a.only in ("truth", None):
         for streams in a.streams:
             for name in clients:

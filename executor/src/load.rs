@@ -5,6 +5,7 @@
 //! [`sse`], `completion`, `exchange`); what is kept of each ([`record`], [`journal`]); the whole run ([`run`]) and its figures ([`summary`],
 //! [`client_cost`]). Which requests there are is [`dataset`]'s business.
 
+mod answer;
 pub mod arrival;
 pub mod client_cost;
 mod completion;

@@ -149,6 +149,10 @@ fn each_fault_has_its_kind() {
         ("not_http", FailureKind::NotHttp),
         ("endless", FailureKind::Endless),
         ("empty", FailureKind::Empty),
+        ("error_200", FailureKind::ServerError),
+        ("not_streamed", FailureKind::Empty),
+        ("compressed", FailureKind::NotHttp),
+        ("large_error", FailureKind::ServerError),
     ];
     for (model, kind) in faults {
         let outcome = run(load(&mock.url(), model, 3, 4), None);
@@ -156,9 +160,23 @@ fn each_fault_has_its_kind() {
     }
     let outcome = run(load(&format!("http://{closed}"), "fast", 3, 4), None);
     assert_eq!(kinds(&outcome), [(Some(FailureKind::Refused), 3)].into());
-    let detail =
-        &run(load(&mock.url(), "no-such-model", 1, 4), None).records[0].failure.clone().unwrap().detail;
-    assert!(detail.contains("`no-such-model` does not exist"), "{detail}");
+    for (model, told) in [
+        ("no-such-model", "The model `no-such-model` does not exist."),
+        ("server_error", "engine died"),
+        ("error_200", "no such LoRA"),
+        ("compressed", "the response's body is encoded (gzip), which was not asked for"),
+        ("empty", "the answer holds no token"),
+        (
+            "redirect http://me:word@other.example/v1?key=1",
+            "it points to http://other.example/v1, which is not followed.",
+        ),
+    ] {
+        let outcome = run(load(&mock.url(), model, 1, 4), None);
+        assert_eq!(outcome.records[0].failure.as_ref().unwrap().detail, told);
+    }
+    let detail = |model| run(load(&mock.url(), model, 1, 4), None).records[0].failure.clone().unwrap().detail;
+    assert!(detail("not_streamed").starts_with("the answer holds no event, but: {\"choices\""));
+    assert!(detail("large_error").len() <= 2000);
 }
 
 #[test]

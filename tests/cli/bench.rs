@@ -568,6 +568,39 @@ fn a_signal_that_ends_an_experiment_is_no_fault_of_the_arm() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_second_signal_ends_everything_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // A server that does not end when it is asked to.
+    let file = format!(
+        "title: t\nseeds: [1]\nload: {{num_prompts: 2}}\n\
+         health: {{timeout_seconds: 600, stop_seconds: 600}}\narms:\n  \
+         - {{name: a, port: {port}, command: [sh, -c, \"trap 'echo asked' INT; trap 'echo told' TERM; echo ready; \
+         while :; do sleep 600 & wait; done\"]}}\n"
+    );
+    std::fs::write(folder.path().join("e.yaml"), file).unwrap();
+    let child = start(folder.path(), &["run", "e.yaml"]);
+    let list = folder.path().join("results/servers.json");
+    wait_for(&list, "\"k3plan.servers/1\"", 1);
+    let server = read(&list)["servers"][0]["leader"]["pid"].as_u64().unwrap();
+    let log = folder.path().join("results/a.log");
+    wait_for(&log, "ready", 1);
+    signal(&child, "-TERM");
+    wait_for(&log, "asked", 1);
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let runs = || {
+        let status = std::fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
+        !status.is_empty() && !status.contains("(sh) Z")
+    };
+    while runs() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_dry_run_shows_what_will_be_run() {
     let folder = tempfile::tempdir().unwrap();
     let port = sleeping_experiment(folder.path(), 600.0);
@@ -618,6 +651,10 @@ fn a_key_in_an_experiment_or_a_flag_is_not_shown() {
     serve(&["--api-key-env", "sk-hidden"]);
     serve(&["--api-key-env", "K3PLAN_NOT_SET"]);
     serve(&["--header", "Authorization: Bearer sk-hidden"]);
+    std::fs::write(folder.path().join("bytes"), b"sk-hidden\xff").unwrap();
+    serve(&["--api-key-file", "bytes"]);
+    std::fs::write(folder.path().join("words"), "sk-hidden no key").unwrap();
+    serve(&["--api-key-file", "words"]);
     for header in [
         "Host=a",
         "content-length=1",

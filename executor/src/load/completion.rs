@@ -7,19 +7,21 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 mod plain;
 
 /// One event.
-#[derive(Debug, Default, PartialEq, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Event<'a> {
     /// The first choice; `None` when there is none, as in the event that only carries usage.
     #[serde(borrow, default, deserialize_with = "first_choice")]
     pub(crate) choices: Option<Choice<'a>>,
     #[serde(default)]
     pub(crate) usage: Option<Usage>,
-    #[serde(default)]
-    pub(crate) error: Option<serde_json::Value>,
+    /// Left as it stands: of an error of many megabytes a few words are wanted.
+    #[serde(borrow, default)]
+    pub(crate) error: Option<&'a RawValue>,
 }
 
 /// Token counts of the request so far, or at its end.

@@ -8,50 +8,14 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::completion::{self, EventError};
+use super::answer::{Reading, cut};
 use super::connection::{Connection, Pool};
 use super::histogram::Histogram;
-use super::http::{self, Head, HttpError, ResponseDecoder};
-use super::record::{FailureKind, MOST_TOKENS, RequestFailure, RequestRecord, TokenCount};
+use super::http;
+use super::record::{FailureKind, RequestFailure, RequestRecord};
 use super::request::PlannedRequest;
 use super::run::Setup;
-use super::sse::{EventSplitter, EventTooLong};
 use super::turns::Turns;
-
-/// How much of an error's body is kept.
-const DETAIL_LIMIT: usize = 2000;
-/// Tokens beyond twice what was asked for that make an answer endless.
-const ENDLESS_SLACK: u64 = 1000;
-
-impl RequestFailure {
-    fn new(kind: FailureKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
-    }
-}
-
-impl From<HttpError> for RequestFailure {
-    fn from(error: HttpError) -> Self {
-        let kind =
-            if error == HttpError::ClosedEarly { FailureKind::ClosedEarly } else { FailureKind::NotHttp };
-        Self::new(kind, error.to_string())
-    }
-}
-
-impl From<EventTooLong> for RequestFailure {
-    fn from(error: EventTooLong) -> Self {
-        Self::new(FailureKind::BrokenJson, error.to_string())
-    }
-}
-
-impl From<EventError> for RequestFailure {
-    fn from(error: EventError) -> Self {
-        let kind = match error {
-            EventError::InvalidUtf8 { .. } => FailureKind::InvalidUtf8,
-            EventError::BrokenJson(_) => FailureKind::BrokenJson,
-        };
-        Self::new(kind, error.to_string())
-    }
-}
 
 fn io_failure(error: &io::Error, otherwise: FailureKind) -> RequestFailure {
     let tls = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>);
@@ -123,7 +87,7 @@ pub(crate) async fn exchange(
 ) -> RequestRecord {
     let body = setup.template.body(request);
     let bytes = http::request("POST", &setup.path, &setup.authority, &setup.headers, &body);
-    let mut reading = Reading::new(setup, request);
+    let mut reading = Reading::new(setup.keep_text, request);
     let mut start;
     let mut connect = None;
     let mut resent = false;
@@ -140,7 +104,7 @@ pub(crate) async fn exchange(
             }
         };
         start = Instant::now();
-        reading.last = start;
+        reading.answer.last = start;
         let mut connection = match opened {
             Ok(connection) => connection,
             Err(failure) => break Some(failure),
@@ -165,24 +129,24 @@ pub(crate) async fn exchange(
         failure.map(|failure| RequestFailure { detail: cut(setup.redacted(&failure.detail)), ..failure });
     let seconds = |from: Instant| start.saturating_duration_since(from).as_secs_f64();
     let latency =
-        if failure.is_some() { failed_after } else { reading.last.saturating_duration_since(start) };
-    let (output_tokens, counted_by) = reading.output_tokens();
-    let several = reading.event_tokens.iter().any(|count| *count != 1);
+        if failure.is_some() { failed_after } else { reading.answer.last.saturating_duration_since(start) };
+    let (output_tokens, counted_by) = reading.answer.output_tokens();
+    let several = reading.answer.event_tokens.iter().any(|count| *count != 1);
     RequestRecord {
         index: turn.index,
         start: seconds(turn.run_start),
         queue: turn.placed.saturating_duration_since(turn.due).as_secs_f64(),
         lag: (seconds(turn.placed) - connect.unwrap_or(0.0)).max(0.0),
         connect,
-        ttft: reading.first.map(|first| first.saturating_duration_since(start).as_secs_f64()),
+        ttft: reading.answer.first.map(|first| first.saturating_duration_since(start).as_secs_f64()),
         latency: latency.as_secs_f64(),
-        event_tokens: if several { std::mem::take(&mut reading.event_tokens) } else { Vec::new() },
-        itl: std::mem::take(&mut reading.itl),
-        prompt_tokens: reading.prompt_tokens.or(request.prompt_tokens).unwrap_or(0),
+        event_tokens: if several { std::mem::take(&mut reading.answer.event_tokens) } else { Vec::new() },
+        itl: std::mem::take(&mut reading.answer.itl),
+        prompt_tokens: reading.answer.prompt_tokens.or(request.prompt_tokens).unwrap_or(0),
         output_tokens,
         counted_by,
         resent,
-        text: setup.keep_text.then(|| setup.redacted(&reading.text)),
+        text: setup.keep_text.then(|| setup.redacted(&reading.answer.text)),
         failure,
     }
 }
@@ -235,13 +199,16 @@ async fn send_and_read(
         });
         let count = match read.await {
             // Everything was told; only the goodbye is missing.
-            Err(failure) if reading.done && failure.kind != FailureKind::TimeLimit => return Ok(()),
+            Err(failure) if reading.answer.done && failure.kind != FailureKind::TimeLimit => return Ok(()),
             read => read?,
         };
         let arrival = connection.arrival();
         heard_at = Instant::now();
         if count == 0 {
-            reading.decoder.closed().or_else(|error| if reading.done { Ok(()) } else { Err(error) })?;
+            reading
+                .decoder
+                .closed()
+                .or_else(|error| if reading.answer.done { Ok(()) } else { Err(error) })?;
             break;
         }
         reading.heard = true;
@@ -256,8 +223,7 @@ async fn send_and_read(
             return Err(deadline.failure());
         }
     }
-    let Reading { splitter, answer, .. } = reading;
-    splitter.end(&mut |data: &[u8]| answer.event(data, heard_at))
+    reading.end(heard_at)
 }
 
 /// Ready when a limit is reached: true for the deadline, false for silence.
@@ -277,193 +243,6 @@ fn poll_alarm(
             return Poll::Ready(false);
         }
         alarm.as_mut().reset(silent_at.min(deadline.at).into());
-    }
-}
-
-/// An answer, as far as it was read.
-struct Reading {
-    decoder: ResponseDecoder,
-    splitter: EventSplitter,
-    answer: Answer,
-    /// Whether any byte came.
-    heard: bool,
-    /// The body of an answer other than 200.
-    error_body: Vec<u8>,
-}
-
-impl std::ops::Deref for Reading {
-    type Target = Answer;
-    fn deref(&self) -> &Answer {
-        &self.answer
-    }
-}
-
-impl std::ops::DerefMut for Reading {
-    fn deref_mut(&mut self) -> &mut Answer {
-        &mut self.answer
-    }
-}
-
-/// What the events have said.
-struct Answer {
-    first: Option<Instant>,
-    last: Instant,
-    itl: Vec<f32>,
-    event_tokens: Vec<u32>,
-    told_tokens: bool,
-    tokens: u64,
-    token_limit: u64,
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    keep_text: bool,
-    text: String,
-    /// Whether `[DONE]` came.
-    done: bool,
-    /// Whether a finish reason or a closing usage came.
-    finished: bool,
-}
-
-impl Reading {
-    fn new(setup: &Setup, request: &PlannedRequest) -> Self {
-        let expected = usize::try_from(request.output_tokens).unwrap_or(0).min(4096);
-        let answer = Answer {
-            first: None,
-            last: Instant::now(),
-            itl: Vec::with_capacity(expected),
-            event_tokens: Vec::new(),
-            told_tokens: false,
-            tokens: 0,
-            token_limit: 2 * u64::from(request.output_tokens) + ENDLESS_SLACK,
-            prompt_tokens: None,
-            completion_tokens: None,
-            keep_text: setup.keep_text,
-            text: String::new(),
-            done: false,
-            finished: false,
-        };
-        Self {
-            decoder: ResponseDecoder::new(),
-            splitter: EventSplitter::default(),
-            answer,
-            heard: false,
-            error_body: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8], at: Instant) -> Result<(), RequestFailure> {
-        let Self { decoder, splitter, answer, error_body, .. } = self;
-        decoder.feed(bytes, &mut |head: Head, piece: &[u8]| {
-            if head.status == 200 {
-                return splitter.feed(piece, &mut |data: &[u8]| answer.event(data, at));
-            }
-            // A key that the limit would cut is still known.
-            let space = (4 * DETAIL_LIMIT).saturating_sub(error_body.len());
-            error_body.extend_from_slice(piece.get(..space).unwrap_or(piece));
-            Ok(())
-        })
-    }
-
-    /// Whether an answer that was read to its end is a good one.
-    fn verdict(&self) -> Result<(), RequestFailure> {
-        match self.decoder.head() {
-            None => Err(HttpError::ClosedEarly.into()),
-            Some(Head { status: 200, .. }) if self.first.is_none() => {
-                Err(RequestFailure::new(FailureKind::Empty, "the answer holds no token"))
-            }
-            Some(Head { status: 200, .. }) if !self.done && !self.finished => {
-                Err(RequestFailure::new(FailureKind::ClosedEarly, "the answer ended without saying so"))
-            }
-            Some(Head { status: 200, .. }) => Ok(()),
-            Some(Head { status, .. }) => {
-                Err(RequestFailure::new(FailureKind::Http(status), error_detail(&self.error_body)))
-            }
-        }
-    }
-}
-
-/// A text up to the limit.
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(DETAIL_LIMIT));
-    text
-}
-
-/// The message of an error's body, where it has one.
-fn error_detail(body: &[u8]) -> String {
-    let value: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    let message = value.as_ref().and_then(|value| {
-        let error = value.get("error").unwrap_or(value);
-        error.get("message").or_else(|| error.get("detail")).unwrap_or(error).as_str()
-    });
-    message.map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), str::to_owned)
-}
-
-impl Answer {
-    fn event(&mut self, data: &[u8], at: Instant) -> Result<(), RequestFailure> {
-        if data.trim_ascii() == b"[DONE]" {
-            self.done = true;
-            return Ok(());
-        }
-        let event = completion::parse(data)?;
-        if let Some(error) = event.error.filter(|error| !error.is_null()) {
-            let detail = error.get("message").and_then(|text| text.as_str()).map(str::to_owned);
-            let mut detail = detail.unwrap_or_else(|| error.to_string());
-            // A key that the limit would cut is still known.
-            detail.truncate(detail.floor_char_boundary(4 * DETAIL_LIMIT));
-            return Err(RequestFailure::new(FailureKind::ServerError, detail));
-        }
-        let mut told = None;
-        if let Some(usage) = event.usage {
-            if let Some(count) = [usage.prompt_tokens, usage.completion_tokens]
-                .into_iter()
-                .flatten()
-                .find(|count| *count > MOST_TOKENS)
-            {
-                let detail = format!("the usage counts {count} tokens, which cannot be");
-                return Err(RequestFailure::new(FailureKind::BrokenJson, detail));
-            }
-            self.prompt_tokens = usage.prompt_tokens.or(self.prompt_tokens);
-            if let Some(count) = usage.completion_tokens {
-                let before = self.completion_tokens.replace(count).unwrap_or(self.tokens);
-                told = count.checked_sub(before).and_then(|new| u32::try_from(new).ok());
-            }
-        }
-        let Some(choice) = event.choices else {
-            self.finished |= event.usage.is_some();
-            return Ok(());
-        };
-        self.finished |= choice.finish_reason.is_some();
-        let told = choice.tokens().or(told);
-        let text = choice.text();
-        // The first event of a chat may only carry the role.
-        if choice.is_chat() && text.is_empty() && told.unwrap_or(0) == 0 && choice.finish_reason.is_none() {
-            return Ok(());
-        }
-        if self.keep_text {
-            self.text.push_str(text);
-        }
-        self.told_tokens |= told.is_some();
-        let count = told.unwrap_or(1);
-        self.event_tokens.push(count);
-        self.tokens += u64::from(count);
-        if self.first.is_none() {
-            self.first = Some(at);
-        } else {
-            self.itl.push(at.saturating_duration_since(self.last).as_secs_f32());
-        }
-        self.last = at;
-        if self.tokens > self.token_limit {
-            let limit = self.token_limit;
-            return Err(RequestFailure::new(FailureKind::Endless, format!("more than {limit} tokens came")));
-        }
-        Ok(())
-    }
-
-    fn output_tokens(&self) -> (u64, TokenCount) {
-        match self.completion_tokens {
-            Some(count) => (count, TokenCount::Usage),
-            None if self.told_tokens => (self.tokens, TokenCount::Events),
-            None => (self.tokens, TokenCount::Assumed),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/1.1 as a load generator needs it: a request as bytes, a response decoded where it was read.
 //!
 //! The head is parsed by `httparse`; the body is handed on in slices of the read buffer, without a copy, a
-//! channel or a wake-up in between. Knows no redirect, no compression and no socket.
+//! channel or a wake-up in between. Follows no redirect, undoes no compression, knows no socket.
 
 use std::fmt::Write as _;
 
@@ -21,6 +21,9 @@ pub enum HttpError {
     /// The chunked framing is broken.
     #[error("the response's chunked body is broken: {0}")]
     Chunk(&'static str),
+    /// The body is compressed, which was not asked for.
+    #[error("the response's body is encoded ({0}), which was not asked for")]
+    Encoded(String),
     /// The connection was closed before the response was whole.
     #[error("the connection was closed before the response was whole")]
     ClosedEarly,
@@ -34,8 +37,10 @@ pub(crate) fn request(
     headers: &[(String, String)],
     body: &[u8],
 ) -> Vec<u8> {
-    let mut head =
-        format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: k3plan\r\nAccept: */*\r\n");
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: k3plan\r\nAccept: */*\r\n\
+         Accept-Encoding: identity\r\n"
+    );
     for (name, value) in headers {
         let _ = write!(head, "{name}: {value}\r\n");
     }
@@ -73,11 +78,25 @@ pub(crate) struct ResponseDecoder {
     state: State,
     head: Option<Head>,
     partial: Vec<u8>,
+    /// Where a redirect points.
+    location: Option<String>,
+    /// How the body is encoded, when it is.
+    encoding: Option<String>,
 }
 
 impl ResponseDecoder {
     pub(crate) fn new() -> Self {
-        Self { state: State::Head, head: None, partial: Vec::new() }
+        Self { state: State::Head, head: None, partial: Vec::new(), location: None, encoding: None }
+    }
+
+    /// Where a redirect points, up to its query.
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.location.as_deref()
+    }
+
+    /// That the body is compressed, when it is.
+    pub(crate) fn encoded(&self) -> Option<HttpError> {
+        self.encoding.clone().map(HttpError::Encoded)
     }
 
     /// The head, once it was read.
@@ -195,6 +214,10 @@ impl ResponseDecoder {
                 let length = value.parse::<u64>();
                 content_length =
                     Some(length.map_err(|_bad| HttpError::Head(format!("content-length {value}")))?);
+            } else if header.name.eq_ignore_ascii_case("location") {
+                self.location = Some(without_login(value));
+            } else if header.name.eq_ignore_ascii_case("content-encoding") {
+                self.encoding = (!matches!(value, "" | "identity")).then(|| value.to_owned());
             }
         }
         self.partial.clear();
@@ -230,6 +253,15 @@ impl ResponseDecoder {
         whole.truncate(length);
         Ok((Some(Line::Owned(whole)), rest))
     }
+}
+
+/// A URL up to its query, without who logs in.
+fn without_login(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or("");
+    let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let host = rest.get(..end).and_then(|authority| authority.rfind('@')).map_or(0, |at| at + 1);
+    format!("{scheme}//{}", rest.get(host..).unwrap_or(""))
 }
 
 type Line<'i> = std::borrow::Cow<'i, [u8]>;
@@ -317,6 +349,22 @@ mod tests {
         assert!(matches!(decode(&[head, b"ffffffffffffffffffff\r\n"]), Err(HttpError::Chunk(_))));
         let (_, decoder) = decode(&[head, b"0\r\n\r\nHTTP/1.1"]).unwrap();
         assert!(decoder.done() && !decoder.reusable());
+    }
+
+    #[test]
+    fn where_a_redirect_points_and_how_a_body_is_encoded() {
+        for (location, shown) in [
+            ("http://me:word@host:1/v1/x?key=1", "http://host:1/v1/x"),
+            ("//host", "//host"),
+            ("/other#a", "/other"),
+        ] {
+            let head = format!("HTTP/1.1 307 x\r\nLocation: {location}\r\ncontent-length: 0\r\n\r\n");
+            assert_eq!(decode(&[head.as_bytes()]).unwrap().1.location(), Some(shown));
+        }
+        let (_, decoder) = decode(&[b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n\x1f\x8b"]).unwrap();
+        assert_eq!(decoder.encoded(), Some(HttpError::Encoded("gzip".to_owned())));
+        let (_, decoder) = decode(&[b"HTTP/1.1 200 OK\r\ncontent-encoding: identity\r\n\r\n"]).unwrap();
+        assert_eq!(decoder.encoded(), None);
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub enum FailureKind {
     Reset,
     /// The server closed before the answer was whole.
     ClosedEarly,
-    /// The answer is not HTTP.
+    /// The answer is not HTTP, or encoded as was not asked for.
     NotHttp,
     /// A status other than 200.
     Http(u16),

@@ -19,6 +19,8 @@ pub(crate) struct EventSplitter {
     /// The data lines of an event whose end has not come.
     data: Vec<u8>,
     has_data: bool,
+    /// A piece ended in a carriage return: a line feed that follows belongs to it.
+    returned: bool,
 }
 
 impl EventSplitter {
@@ -28,8 +30,16 @@ impl EventSplitter {
         mut input: &[u8],
         event: &mut impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        while let Some(end) = memchr::memchr(b'\n', input) {
-            let (line, rest) = (&input[..end], &input[end + 1..]);
+        if !input.is_empty() && std::mem::take(&mut self.returned) {
+            input = input.strip_prefix(b"\n").unwrap_or(input);
+        }
+        // A line ends in CR, LF or both.
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', input) {
+            let (line, mut rest) = (&input[..end], &input[end + 1..]);
+            if input[end] == b'\r' {
+                self.returned = rest.is_empty();
+                rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+            }
             input = rest;
             if !self.line.is_empty() {
                 let mut whole = std::mem::take(&mut self.line);
@@ -62,7 +72,6 @@ impl EventSplitter {
     }
 
     fn take_line<E>(&mut self, line: &[u8], event: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             if self.has_data {
                 self.has_data = false;
@@ -82,8 +91,7 @@ impl EventSplitter {
 
 fn field(line: &[u8]) -> Option<&[u8]> {
     let data = line.strip_prefix(b"data:")?;
-    let data = data.strip_prefix(b" ").unwrap_or(data);
-    Some(data.strip_suffix(b"\r").unwrap_or(data))
+    Some(data.strip_prefix(b" ").unwrap_or(data))
 }
 
 #[cfg(test)]
@@ -107,6 +115,8 @@ mod tests {
 
     const STREAM: &[u8] =
         b": ping\n\ndata: {\"a\":1}\n\nevent: x\ndata:two\r\ndata: lines\r\n\r\nid: 7\n\ndata: \xc3\xa9\n\ndata: [DONE]";
+    const RETURNS: &[u8] =
+        b": ping\r\rdata: 1\r\r\r\ndata: two\r\ndata:lines\r\n\r\ndata: 3\n\r\ndata: 4\r\n\r";
 
     proptest! {
         #[test]
@@ -116,6 +126,30 @@ mod tests {
             cuts.sort_unstable();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &STREAM[w[0]..w[1]]).collect();
             prop_assert_eq!(events(&pieces), ["{\"a\":1}", "two\nlines", "é", "[DONE]"]);
+        }
+
+        #[test]
+        fn a_carriage_return_ends_a_line_too(cuts in prop::collection::vec(0..RETURNS.len(), 0..8)) {
+            let mut cuts = cuts;
+            cuts.extend([0, RETURNS.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &RETURNS[w[0]..w[1]]).collect();
+            prop_assert_eq!(events(&pieces), ["1", "two\nlines", "3", "4"]);
+        }
+    }
+
+    #[test]
+    fn an_event_is_told_when_its_blank_line_has_come() {
+        for ending in ["\n", "\r\n", "\r"] {
+            let mut found = Vec::new();
+            let mut splitter = EventSplitter::default();
+            let bytes = format!("data: 1{ending}{ending}");
+            let mut event = |data: &[u8]| {
+                found.push(data.to_owned());
+                Ok::<(), EventTooLong>(())
+            };
+            splitter.feed(bytes.as_bytes(), &mut event).unwrap();
+            assert_eq!(found, [b"1"], "{ending:?}");
         }
     }
 

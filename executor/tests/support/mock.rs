@@ -316,6 +316,22 @@ async fn answer(
             let bad = chunk(b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
             write_all(stream, &[started, bad].concat()).await?;
         }
+        "error_200" => {
+            let body = json!({"object": "error", "message": "no such LoRA", "code": 404}).to_string();
+            write_all(stream, plain(200, &body).as_bytes()).await?;
+        }
+        "not_streamed" => {
+            let body = json!({"choices": [{"text": "all at once", "finish_reason": "stop"}]}).to_string();
+            write_all(stream, plain(200, &body).as_bytes()).await?;
+        }
+        "compressed" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n";
+            write_all(stream, &[head.as_bytes(), b"\x1f\x8b"].concat()).await?;
+        }
+        "large_error" => {
+            let bad = format!("data: {{\"error\":{{\"list\":[{}0]}}}}\n\n", "0,".repeat(1 << 20));
+            write_all(stream, &[started, chunk(bad.as_bytes())].concat()).await?;
+        }
         "several" => {
             let event =
                 json!({"choices": [{"text": "a b c", "token_ids": [1, 2, 3], "finish_reason": null}]});
@@ -403,12 +419,34 @@ impl Ord for Timed {
     }
 }
 
+/// A token's event whose text is a time in nanoseconds, made once: making one for each of 100,000 tokens a second
+/// would make the server late.
+struct StampedEvent {
+    bytes: Vec<u8>,
+    digits: std::ops::Range<usize>,
+}
+
+impl StampedEvent {
+    fn new(chat: bool) -> Self {
+        let text = " 00000000000000000000";
+        let bytes = event_of(text, chat, None);
+        let start = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap() + 1;
+        Self { bytes, digits: start..start + text.len() - 1 }
+    }
+
+    fn at(&mut self, time: Duration) -> &[u8] {
+        write!(&mut self.bytes[self.digits.clone()], "{:020}", time.as_nanos()).unwrap();
+        &self.bytes
+    }
+}
+
 /// Writes each token when it is due; what is late does not move what follows.
 fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
     let mut queue: BinaryHeap<Timed> = BinaryHeap::new();
     let mut lateness = Vec::new();
     let middle = [token_event(false, None), token_event(true, None)];
     let begin = Instant::now();
+    let mut stamped = [StampedEvent::new(false), StampedEvent::new(true)];
     loop {
         let wait = queue
             .peek()
@@ -419,10 +457,14 @@ fn keep_time(tasks: &Receiver<Timed>, seen: &Seen) {
                 let last = next.left <= 1;
                 let first = if next.left == next.tokens { STREAM_HEAD.as_bytes() } else { b"" };
                 let bytes = if next.stamped {
-                    let text = format!(" {:020}", begin.elapsed().as_nanos());
-                    let finish = last.then_some("length");
-                    let end = if last { ending(next.prompt, next.tokens) } else { Vec::new() };
-                    &[first, &event_of(&text, next.chat, finish), &end].concat()
+                    let event = stamped[usize::from(next.chat)].at(begin.elapsed());
+                    if last {
+                        &[first, event, &ending(next.prompt, next.tokens)].concat()
+                    } else if first.is_empty() {
+                        event
+                    } else {
+                        &[first, event].concat()
+                    }
                 } else if last {
                     let event = token_event(next.chat, Some("length"));
                     &[first, &event, &ending(next.prompt, next.tokens)].concat()

@@ -232,7 +232,8 @@ mod tests {
         let Some(found) = &plain else { return Ok(false) };
         let general: Event<'_> = serde_json::from_str(text)
             .map_err(|error| TestCaseError::fail(format!("{text}: {error}, but plain")))?;
-        prop_assert_eq!(found, &general, "{}", text);
+        prop_assert_eq!((&found.choices, found.usage), (&general.choices, general.usage), "{}", text);
+        prop_assert!(found.error.is_none() && general.error.is_none(), "{}", text);
         Ok(true)
     }
 
@@ -284,7 +285,7 @@ mod tests {
             r#"{"choices":[],"choices":[]}"#,
             r#"{"error":{"message":"no"}}"#,
         ] {
-            assert_eq!(parse(text), None, "{text}");
+            assert!(parse(text).is_none(), "{text}");
         }
     }
 }
