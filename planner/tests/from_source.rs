@@ -24,7 +24,12 @@ fn imported(config: &Value, platform: Platform) -> Imported {
         platform,
         ..ImportSettings::default()
     };
-    import(config, None, &settings).expect("it imports")
+    // Cut down to what the layers need: the class that would read them is the checkpoint's.
+    let mut config = config.clone();
+    if config.get("model_type").is_none() {
+        config["auto_map"] = json!({"AutoConfig": "configuration.Config"});
+    }
+    import(&config, None, &settings).expect("it imports")
 }
 
 /// Each layer's spec for one rank of two, on a CPU, whose block is 128 tokens.

@@ -143,13 +143,17 @@ fn odd_configs() {
         ("num_hidden_layers", json!("32")),
         ("hidden_size", json!([4096])),
         ("torch_dtype", json!("float3")),
-        ("torch_dtype", json!(7)),
+        ("torch_dtype", json!("torch.float16")),
+        ("torch_dtype", json!(["float16"])),
+        ("num_hidden_layers", json!(2.0)),
+        ("use_cache", Value::Null),
+        ("model_type", json!("llamas")),
         ("num_attention_heads", json!(0)),
         ("num_key_value_heads", json!(0)),
         ("num_key_value_heads", json!(-8)),
         ("head_dim", json!(u64::MAX)),
         ("layer_types", json!("sliding_attention")),
-        ("architectures", json!([])),
+        ("architectures", json!("LlamaForCausalLM")),
     ] {
         let mut config = llama();
         config[key] = value.clone();

@@ -12,15 +12,18 @@ mod defaults;
 mod dense;
 mod drafts;
 mod error;
+mod fields;
 mod finish;
 mod hybrid;
 mod kv_dtype;
 mod layer;
 mod layer_types;
 mod mla;
+mod model_dtype;
 mod own;
 mod platform;
 mod refusals;
+mod rope;
 mod settings;
 mod state;
 
@@ -73,7 +76,8 @@ pub fn import(
     settings: &ImportSettings,
 ) -> Result<Imported, ImportError> {
     let target =
-        config::Config::new(config)?.overridden(&settings.hf_overrides, settings.disable_sliding_window);
+        config::Config::new(config)?.overridden(&settings.hf_overrides, settings.disable_sliding_window)?;
+    fields::check(&target)?;
     let mut context = settings::Context::new(&target, settings)?;
     if let Some(window) = dense::window(&target.as_read())?.filter(|_| settings.disable_sliding_window)
         && window < settings.max_model_len
@@ -83,7 +87,13 @@ pub fn import(
              VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
         ));
     }
+    if let Some(name) = target.architecture_by_model_type() {
+        context.notes.push(format!(
+            "the config names no architecture: vLLM takes `{name}`, the base model of its model type"
+        ));
+    }
     let mut layers = architectures::layers(&target, &mut context)?;
+    fields::model_type(&target, settings.version)?;
     refusals::check(&target, &context, &layers)?;
     drafts::append(&target, draft, &mut context, &mut layers)?;
     finish::finish(&target, context, &layers)

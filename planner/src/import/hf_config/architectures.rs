@@ -5,6 +5,8 @@
 
 mod known;
 
+use serde_json::Value;
+
 use super::config::Config;
 use super::dense::{self, Dense};
 use super::error::ImportError;
@@ -13,7 +15,7 @@ use super::layer::Layers;
 use super::mla::{self, Mla};
 use super::own::{self, Own};
 use super::settings::Context;
-use known::{Architecture, KNOWN, TRANSFORMERS};
+use known::{Architecture, KNOWN, POOLING, TRANSFORMERS};
 
 /// A family and what it needs to know.
 #[derive(Debug, Clone, Copy)]
@@ -62,12 +64,53 @@ const ENDS: &[&str] = &[
     "Model",
 ];
 
+/// Whether vLLM runs an architecture to embed, classify or reward texts, and not to write them.
+///
+/// # Source
+/// `_get_default_runner_type` in `vllm/config/model.py`, vLLM 0.32.
+pub(super) fn pools(name: &str) -> bool {
+    if find(name).is_some() || GENERATES.contains(&name) {
+        return KNOWN.iter().any(|(group, rows)| *group == POOLING && rows.iter().any(|row| row.name == name));
+    }
+    let end = ENDS.iter().find(|end| name.ends_with(*end));
+    end.is_some_and(|end| !WRITES.contains(end))
+}
+
+/// Ends of architectures' names that write texts.
+const WRITES: &[&str] = &["ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel"];
+
+/// Base models that vLLM runs with the class of one that writes.
+///
+/// # Source
+/// `_EMBEDDING_MODELS` in `registry.py`, vLLM 0.32.
+const GENERATES: &[&str] = &["Gemma2Model", "LlamaModel", "MistralModel", "Qwen2Model"];
+
 /// The known architecture that a name stands for.
 fn resolve(name: &str) -> Option<&'static Architecture> {
     find(name).or_else(|| {
         let stem = ENDS.iter().find_map(|end| name.strip_suffix(end))?;
         ENDS.iter().find_map(|end| find(&format!("{stem}{end}")))
     })
+}
+
+/// The architecture that vLLM runs of those that a config names: the first that it knows; `None` where it names none.
+///
+/// # Source
+/// `inspect_model_cls` in `registry.py`, vLLM 0.32.
+pub(super) fn named(value: &Value) -> Result<Option<String>, ImportError> {
+    let names = match value {
+        Value::Null => return Ok(None),
+        Value::Array(list) => list,
+        _ => return Err(not_names(value)),
+    };
+    let names: Vec<&str> =
+        names.iter().map(|name| name.as_str().ok_or_else(|| not_names(name))).collect::<Result<_, _>>()?;
+    let known = names.iter().find(|name| resolve(name).is_some());
+    Ok(known.or(names.first()).map(|name| (*name).to_owned()))
+}
+
+fn not_names(value: &Value) -> ImportError {
+    super::config::wrong("architectures", "a list of names", value)
 }
 
 /// The layers of a model.

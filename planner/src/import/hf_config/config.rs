@@ -11,9 +11,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use super::MAX_LAYERS;
+use super::architectures;
 use super::defaults::{CLASSES, Class, Preset};
 use super::error::ImportError;
-use crate::dtype::DType;
+use super::fields::{self, Part};
 use later::Later;
 
 /// Keys that a language model's config is nested under.
@@ -85,6 +86,8 @@ pub(super) struct Config<'a> {
     /// Defaults that come before the class's.
     given: &'static [(&'static str, Preset)],
     architecture: String,
+    /// Whether the file names no architecture.
+    is_by_model_type: bool,
     text_type: String,
     /// The keys that lead from the root to the text.
     path: Vec<&'static str>,
@@ -104,16 +107,17 @@ pub(super) enum Found<'a> {
 impl<'a> Config<'a> {
     pub(super) fn new(value: &'a Value) -> Result<Self, ImportError> {
         let root = value.as_object().ok_or(ImportError::NotAnObject)?;
-        let architecture = root
-            .get("architectures")
-            .and_then(Value::as_array)
-            .and_then(|list| list.first())
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
+        let named = root.get("architectures").map_or(Ok(None), architectures::named)?;
+        let (architecture, is_by_model_type) = match named {
+            Some(name) => (name, false),
+            None => (fields::model_of(&string(root, "model_type")).unwrap_or_default().to_owned(), true),
+        };
         let mut text = root;
         let mut path = Vec::new();
         let mut text_type = string(root, "model_type");
+        if let Some(own) = fields::by_architecture(&architecture).filter(|_| !root.contains_key("model_type")) {
+            own.clone_into(&mut text_type);
+        }
         // At most three levels: a thinker's text config is the deepest known.
         for _ in 0..3 {
             let outer = class(&text_type);
@@ -142,6 +146,7 @@ impl<'a> Config<'a> {
             class,
             given,
             architecture,
+            is_by_model_type,
             text_type,
             path,
             later: Later::default(),
@@ -159,15 +164,40 @@ impl<'a> Config<'a> {
         mut self,
         overrides: &'a Map<String, Value>,
         disable_sliding_window: bool,
-    ) -> Self {
+    ) -> Result<Self, ImportError> {
         self.later = Later::of(overrides, &self.path, disable_sliding_window);
-        if let Some(list) = self.later.root("architectures").and_then(Value::as_array) {
-            self.architecture = list.first().and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(list) = self.later.root("architectures") {
+            self.architecture = architectures::named(list)?.unwrap_or_default();
+            self.is_by_model_type = false;
         }
         if let Some(kind) = self.later.text("model_type").and_then(Value::as_str) {
             kind.clone_into(&mut self.text_type);
         }
-        self
+        Ok(self)
+    }
+
+    /// What the classes of the root and of the text config read, with what is set on them later.
+    pub(super) fn parts(&self) -> Vec<Part<'a>> {
+        fn pairs<'b>(map: &'b Map<String, Value>) -> impl Iterator<Item = (&'b str, &'b Value)> {
+            map.iter().map(|(key, value)| (key.as_str(), value))
+        }
+        let model_type = self.root_type().to_owned();
+        if !self.is_nested() {
+            let keys = pairs(self.root).chain(self.later.of_text()).collect();
+            return vec![Part { path: String::new(), model_type, keys }];
+        }
+        let of_root = self.later.of_root().filter(|(_, value)| !value.is_object());
+        let text = Part {
+            path: format!("{}.", self.path.join(".")),
+            model_type: self.text_type.clone(),
+            keys: pairs(self.text).chain(self.later.of_text()).collect(),
+        };
+        vec![Part { path: String::new(), model_type, keys: pairs(self.root).chain(of_root).collect() }, text]
+    }
+
+    /// The architecture, where the file names none and the model type stands for it.
+    pub(super) fn architecture_by_model_type(&self) -> Option<&str> {
+        Some(self.architecture.as_str()).filter(|name| self.is_by_model_type && !name.is_empty())
     }
 
     /// The same model in an engine whose cache has the window of another.
@@ -367,6 +397,7 @@ impl<'a> Config<'a> {
             Some(Found::Class(Preset::Whole(n))) => Ok(u64::try_from(n).ok()),
             Some(Found::Class(Preset::Real(x))) => Ok(whole_of(x)),
             Some(Found::Class(_)) => Ok(None),
+            Some(Found::File(value)) if key == "sliding_window" => window_value(value),
             Some(Found::File(value)) => whole_value(key, value),
         }
     }
@@ -467,56 +498,23 @@ impl<'a> Config<'a> {
         layers_below_limit(self.need("num_hidden_layers")?)
     }
 
-    /// The model's dtype: the flag, else the file, with float32 taken down to bfloat16.
+    /// The dtype that the file states: the root's, else the text config's, else an encoder's.
     ///
     /// # Source
-    /// `_get_and_verify_dtype` and `_resolve_auto_dtype` in `vllm/config/model.py`.
-    pub(super) fn model_dtype(&self, flag: &str, notes: &mut Vec<String>) -> Result<DType, ImportError> {
-        let parse = |key: &str, name: &str| {
-            let known = match name.trim().trim_start_matches("torch.").to_ascii_lowercase().as_str() {
-                "half" | "float16" => DType::Float16,
-                "bfloat16" => DType::BFloat16,
-                "float" | "float32" => DType::Float32,
-                _ => return Err(ImportError::UnknownValue { key: key.to_owned(), value: short(name) }),
-            };
-            Ok(known)
+    /// `get_torch_dtype` in `vllm/transformers_utils/model_arch_config_convertor.py`, vLLM 0.32.
+    pub(super) fn stated_dtype(&self) -> Option<&'a Value> {
+        const KEYS: [&str; 2] = ["dtype", "torch_dtype"];
+        let stated = |value: Option<&'a Value>| value.filter(|value| !value.is_null());
+        let of_encoder = |encoder: &str| {
+            let map = self.tower(encoder)?;
+            KEYS.iter().find_map(|key| stated(map.get(*key)))
         };
-        let root_type = string(self.root, "model_type");
-        let unstable = WITHOUT_FLOAT16.contains(&root_type.as_str());
-        if !flag.eq_ignore_ascii_case("auto") {
-            let dtype = parse("--dtype", flag)?;
-            if unstable && dtype == DType::Float16 {
-                return Err(ImportError::Refused(format!(
-                    "vLLM does not run a `{root_type}` in float16, which is numerically unstable there: use bfloat16 \
-                     or float32"
-                )));
-            }
-            return Ok(dtype);
-        }
-        let stated =
-            ["dtype", "torch_dtype"].iter().find_map(|key| self.at_root(key).filter(|v| !v.is_null()));
-        let in_text =
-            || ["dtype", "torch_dtype"].iter().find_map(|key| self.at_text(key).filter(|v| !v.is_null()));
-        match stated.or_else(in_text) {
-            None => {
-                notes.push("the config states no dtype: taken as bfloat16".to_owned());
-                Ok(DType::BFloat16)
-            }
-            Some(Value::String(name)) => Ok(match parse("dtype", name)? {
-                DType::Float32 => DType::BFloat16,
-                DType::Float16 if unstable => DType::BFloat16,
-                other => other,
-            }),
-            Some(value) => Err(wrong("dtype", "a text", value)),
-        }
+        KEYS.iter()
+            .find_map(|key| stated(self.at_root(key)))
+            .or_else(|| KEYS.iter().find_map(|key| stated(self.at_text(key))))
+            .or_else(|| ["vision_config", "encoder_config"].into_iter().find_map(of_encoder))
     }
 }
-
-/// Model types that vLLM does not run in float16.
-///
-/// # Source
-/// `_FLOAT16_NOT_SUPPORTED_MODELS` in `vllm/config/model.py`, vLLM 0.32.
-const WITHOUT_FLOAT16: &[&str] = &["gemma2", "gemma3", "gemma3_text", "glm4"];
 
 /// `n`, if a model may have so many layers.
 pub(super) const fn layers_below_limit(n: u64) -> Result<u64, ImportError> {
@@ -525,6 +523,12 @@ pub(super) const fn layers_below_limit(n: u64) -> Result<u64, ImportError> {
 
 fn class(model_type: &str) -> Option<&'static Class> {
     CLASSES.binary_search_by_key(&model_type, |c| c.model_type).ok().and_then(|i| CLASSES.get(i))
+}
+
+/// The attribute that a class of `model_type` keeps `key` under.
+pub(super) fn renamed<'a>(model_type: &str, key: &'a str) -> &'a str {
+    let row = class(model_type).and_then(|class| class.rename.iter().find(|(name, _)| *name == key));
+    row.map_or(key, |(_, other)| other)
 }
 
 fn default(class: &'static Class, key: &str) -> Option<Preset> {
@@ -539,13 +543,28 @@ fn string(map: &Map<String, Value>, key: &str) -> String {
 pub(super) fn whole_value(key: &str, value: &Value) -> Result<Option<u64>, ImportError> {
     match value {
         Value::Null => Ok(None),
-        Value::Number(n) => n
-            .as_u64()
-            .or_else(|| n.as_f64().and_then(whole_of))
-            .map(Some)
-            .ok_or_else(|| wrong(key, "a whole number", value)),
+        // 24.0 is none: Python counts with no such number.
+        Value::Number(n) if n.is_u64() => Ok(n.as_u64()),
         _ => Err(wrong(key, "a whole number", value)),
     }
+}
+
+/// A window of a file: a class that does not check its fields leaves it to the engine, which takes false for none, and what
+/// else reads as a whole number.
+///
+/// # Source
+/// `CacheConfig.sliding_window` in `vllm/config/cache.py`, of pydantic's type `int`, vLLM 0.32.
+fn window_value(value: &Value) -> Result<Option<u64>, ImportError> {
+    let read = match value {
+        Value::Bool(flag) => Some(u64::from(*flag)),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Number(n) if n.as_i64().is_some_and(i64::is_negative) => {
+            return Err(ImportError::NegativeWindow { window: n.as_i64().unwrap_or_default() });
+        }
+        Value::Number(n) => n.as_u64().or_else(|| n.as_f64().and_then(whole_of)),
+        _ => None,
+    };
+    read.map_or_else(|| whole_value("sliding_window", value), |window| Ok(Some(window)))
 }
 
 /// `x` where it is a whole number below 2^53.
@@ -558,7 +577,7 @@ fn whole_of(x: f64) -> Option<u64> {
     (x >= 0.0 && x.fract() == 0.0 && x < 9_007_199_254_740_992.0).then_some(x as u64)
 }
 
-fn wrong(key: &str, wanted: &'static str, value: &Value) -> ImportError {
+pub(super) fn wrong(key: &str, wanted: &'static str, value: &Value) -> ImportError {
     let found = match value {
         Value::Array(list) => format!("a list of {}", list.len()),
         Value::Object(map) => format!("an object of {} keys", map.len()),

@@ -50,6 +50,46 @@ pub enum ImportError {
         /// What it is, shortened.
         found: String,
     },
+    /// A field that the config's class does not take.
+    #[error(
+        "`{field}` must be {wanted}, not {found}: the class of `{model_type}` checks its fields when vLLM reads the \
+         config"
+    )]
+    FieldType {
+        /// The field, with the path to it.
+        field: String,
+        /// Whose class.
+        model_type: String,
+        /// What it must be.
+        wanted: String,
+        /// What it is, shortened.
+        found: String,
+    },
+    /// A dtype that `PyTorch` has none of.
+    #[error("`{field}` is `{value}`, which is no dtype of PyTorch: vLLM ends as it reads the config")]
+    UnknownDtype {
+        /// The field, with the path to it.
+        field: String,
+        /// What it is, shortened.
+        value: String,
+    },
+    /// A window of less than no tokens.
+    #[error("`sliding_window` is {window}, which vLLM takes for a window of so many tokens, not for none")]
+    NegativeWindow {
+        /// The window, tokens.
+        window: i64,
+    },
+    /// A model type that no class goes by.
+    #[error(
+        "`model_type` is {found}, which neither transformers nor vLLM has a class for: vLLM refuses the config as it reads \
+         it"
+    )]
+    UnknownModelType {
+        /// What it is, or that it is missing.
+        found: String,
+        /// The model type that the architecture belongs to.
+        similar: Option<&'static str>,
+    },
     /// A value that is not known.
     #[error("`{key}` is `{value}`, which is not known")]
     UnknownValue {
@@ -138,6 +178,27 @@ impl ImportError {
                 );
                 hints.push("or write the layers as a scenario in YAML".to_owned());
                 hints
+            }
+            Self::FieldType { wanted, found, .. } => {
+                let whole = found.strip_suffix(".0").filter(|_| wanted.contains("a whole number"));
+                let leave_out = "leave the field out: its class fills in a value of its own";
+                match whole {
+                    Some(digits) => vec![format!("write it as `{digits}`"), format!("or {leave_out}")],
+                    None => vec![leave_out.to_owned()],
+                }
+            }
+            Self::UnknownDtype { .. } => {
+                vec!["write a name such as `bfloat16`, `float16` or `float32`, in lower case".to_owned()]
+            }
+            Self::NegativeWindow { .. } => {
+                vec!["write null where there is no window, in the file that vLLM reads, too".to_owned()]
+            }
+            Self::UnknownModelType { similar, .. } => {
+                let named = similar.map(|name| format!("the architecture's own is `{name}`"));
+                let class = "a class that the checkpoint brings along is named by `auto_map`, and vLLM runs it with \
+                             `--trust-remote-code`"
+                    .to_owned();
+                named.into_iter().chain([class]).collect()
             }
             Self::NoArchitecture => {
                 vec!["give the model's own config.json, or add `architectures` to it".to_owned()]

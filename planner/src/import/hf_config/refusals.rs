@@ -13,6 +13,7 @@ use super::dense::head_dim;
 use super::error::ImportError;
 use super::layer::{Cache, Layers};
 use super::platform::Platform;
+use super::rope;
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
 
@@ -68,7 +69,11 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
     }
     // A model of states alone rotates nothing.
     let rotates = layers.layers.iter().any(|layer| matches!(layer.cache, Cache::Attention(_)));
-    if rotates { sections(config) } else { Ok(()) }
+    if rotates {
+        rope::check(config)?;
+        sections(config)?;
+    }
+    Ok(())
 }
 
 /// What single models demand of their own config.

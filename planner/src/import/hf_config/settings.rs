@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::error::ImportError;
 use super::kv_dtype::KvDtype;
+use super::model_dtype;
 use super::platform::{self, Platform};
 use crate::dtype::DType;
 use crate::engine::EngineVersion;
@@ -104,7 +105,7 @@ impl<'a> Context<'a> {
             return Err(ImportError::Refused("the tensor parallel size is 0".to_owned()));
         }
         let mut notes = Vec::new();
-        let dtype = config.model_dtype(&settings.dtype, &mut notes)?;
+        let dtype = model_dtype::resolve(&settings.dtype, config, &mut notes)?;
         let kv = KvDtype::resolve(&settings.kv_cache_dtype, config, settings.platform)?;
         Ok(Self {
             settings,

@@ -37,6 +37,9 @@ const HIDDEN_DENSE: Dense = Dense { head: Head::Hidden, ..LLAMA };
 /// The group of models that vLLM has no code of its own for.
 pub(super) const TRANSFORMERS: &str = "attention, by the library transformers";
 
+/// The group of models that only pool.
+pub(super) const POOLING: &str = "attention, for pooling";
+
 /// Every architecture, sorted by group and name.
 #[rustfmt::skip]
 pub(super) const KNOWN: &[(&str, &[Architecture])] = &[
@@ -169,7 +172,7 @@ pub(super) const KNOWN: &[(&str, &[Architecture])] = &[
         row("YoutuForCausalLM", MODEL, Family::Mla(Mla::Transformers)),
         row("ZayaForCausalLM", MODEL, TYPES),
     ]),
-    ("attention, for pooling", &[
+    (POOLING, &[
         row("Gemma3TextModel", ".", NEED_TYPES),
         row("InternLM2ForRewardModel", MODEL, named("layers.{}.attention.attn", HIDDEN_DENSE)),
         row("Qwen2ForProcessRewardModel", MODEL, HIDDEN),

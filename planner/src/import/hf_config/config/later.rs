@@ -33,6 +33,16 @@ impl<'a> Later<'a> {
         self.text.is_empty()
     }
 
+    /// Everything that is set on the root.
+    pub(super) fn of_root(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.root.iter().copied()
+    }
+
+    /// Everything that is set on the text config.
+    pub(super) fn of_text(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.text.iter().copied()
+    }
+
     /// What is set on the root.
     pub(super) fn root(&self, key: &str) -> Option<&'a Value> {
         find(&self.root, key)
