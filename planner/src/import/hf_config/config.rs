@@ -392,13 +392,49 @@ impl<'a> Config<'a> {
 
     /// A whole number; `None` where missing or null.
     pub(super) fn whole(&self, key: &str) -> Result<Option<u64>, ImportError> {
+        if key == "sliding_window" {
+            return self.sliding_window();
+        }
+        self.whole_as_it_is(key, whole_value)
+    }
+
+    fn whole_as_it_is(
+        &self,
+        key: &str,
+        read: impl Fn(&str, &Value) -> Result<Option<u64>, ImportError>,
+    ) -> Result<Option<u64>, ImportError> {
         match self.find(key) {
             None | Some(Found::Class(Preset::Null)) => Ok(None),
             Some(Found::Class(Preset::Whole(n))) => Ok(u64::try_from(n).ok()),
             Some(Found::Class(Preset::Real(x))) => Ok(whole_of(x)),
             Some(Found::Class(_)) => Ok(None),
-            Some(Found::File(value)) if key == "sliding_window" => window_value(value),
-            Some(Found::File(value)) => whole_value(key, value),
+            Some(Found::File(value)) => read(key, value),
+        }
+    }
+
+    /// The window, which a class halves where tokens see each other in both directions.
+    ///
+    /// # Source
+    /// `__post_init__` in transformers' `configuration_{gemma3,gemma4,gemma4_unified,diffusion_gemma}.py`, 5.19.
+    fn sliding_window(&self) -> Result<Option<u64>, ImportError> {
+        let key = "sliding_window";
+        let window = self.whole_as_it_is(key, |_, value| window_value(value))?;
+        if self.set_later(key).is_some() {
+            return Ok(window);
+        }
+        let read = self.as_read();
+        let both_ways = "use_bidirectional_attention";
+        let halves = match self.text_type.as_str() {
+            "gemma3_text" => read.flag(both_ways)?,
+            "diffusion_gemma_text" | "gemma4_text" | "gemma4_unified_text" => {
+                read.text(both_ways)?.as_deref() == Some("all")
+            }
+            _ => return Ok(window),
+        };
+        match window {
+            Some(window) if halves => Ok(Some(window / 2 + 1)),
+            None if halves => Err(ImportError::Missing { key: key.to_owned() }),
+            window => Ok(window),
         }
     }
 

@@ -30,7 +30,11 @@ pub(super) fn layers(
         state_size: config.need("mamba_d_state")?,
         kernel: config.need("mamba_d_conv")?,
     };
-    let state = state::mamba2(context, state::dtypes(config, context, true)?, of)?;
+    let dtypes = state::dtypes(config, context, true)?;
+    // The engine aligns blocks to a state of the heads that the file states, the layers keep one of heads that fit.
+    let aligned = Mamba2 { head_dim: config.stated("mamba_headdim")?.unwrap_or(of.head_dim), ..of };
+    let aligned = state::bytes(&state::mamba2(context, dtypes.clone(), aligned)?)?;
+    let state = state::mamba2(context, dtypes, of)?;
     let all_heads = heads(config, context)?;
     let per_rank = context.divide("the attention heads", all_heads)?;
     let head_size = hidden.saturating_mul(2) / all_heads;
@@ -46,7 +50,7 @@ pub(super) fn layers(
     }
     let total = config.whole("num_key_value_heads")?.unwrap_or(all_heads);
     let align =
-        Align { kv_heads: (total / context.tp).max(1), head_size, state_bytes: state::bytes(&state)? };
+        Align { kv_heads: (total / context.tp).max(1), head_size, state_bytes: aligned };
     let mut layers = Layers { align: Some(align), ..Layers::default() };
     let full = Attention { kv_heads: per_rank, head_size, ..Attention::default() };
     for block in 0..memories {

@@ -32,10 +32,7 @@ pub(in super::super) fn layers(
     let same_kv = config.has("attention_k_eq_v") && !config.flag("attention_k_eq_v")?;
     let global_kv = config.whole("num_global_key_value_heads")?.filter(|_| !same_kv).unwrap_or(kv);
     let per_layer = config.object("per_layer_config");
-    let mut own_window = window(config)?;
-    if config.text("use_bidirectional_attention").ok().flatten().as_deref() == Some("all") {
-        own_window = own_window.map(|w| w / 2 + 1);
-    }
+    let own_window = window(config)?;
     let model_window = dense::model_window(config)?;
     let naming = dense::LLAMA;
     let shared = dense::kv_sharing(config, prefix, naming, n)?;
