@@ -2,6 +2,7 @@
 
 mod batch;
 mod changes;
+mod quantization;
 
 use std::fmt;
 use std::str::FromStr;

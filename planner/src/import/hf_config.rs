@@ -95,6 +95,7 @@ pub fn import(
     let mut layers = architectures::layers(&target, &mut context)?;
     fields::model_type(&target, settings.version)?;
     refusals::check(&target, &context, &layers)?;
+    context.notes.extend(refusals::note_on_quantization(&target));
     drafts::append(&target, draft, &mut context, &mut layers)?;
     finish::finish(&target, context, &layers)
 }

@@ -12,6 +12,7 @@ use super::dense::{self, Dense};
 use super::error::ImportError;
 use super::hybrid::{self, Hybrid};
 use super::layer::Layers;
+use super::layer_types::layer_types;
 use super::mla::{self, Mla};
 use super::own::{self, Own};
 use super::settings::Context;
@@ -120,7 +121,46 @@ pub(super) fn layers(config: &Config<'_>, context: &mut Context<'_>) -> Result<L
         return Err(ImportError::NoArchitecture);
     }
     let row = resolve(name).ok_or_else(|| unknown(name))?;
-    build(config, context, row.prefix, row.family)
+    let language = if matches!(row.family, Family::Wrapper) { inner(config)? } else { row };
+    if OF_QWEN.contains(&language.name) {
+        all_or_none_slide(config)?;
+    }
+    build(config, context, row.prefix, language.family)
+}
+
+/// Architectures whose layers are a `Qwen2Model` or a `Qwen3Model`.
+///
+/// # Source
+/// `vllm/model_executor/models/{qwen2,qwen2_rm,qwen2_vl,qwen2_5_vl,qwen2_5_omni_thinker,qwen2_audio,qwen3,mimo}.py`, vLLM 0.32.
+const OF_QWEN: &[&str] = &[
+    "MiMoForCausalLM",
+    "Qwen2AudioForConditionalGeneration",
+    "Qwen2ForCausalLM",
+    "Qwen2ForProcessRewardModel",
+    "Qwen2ForRewardModel",
+    "Qwen2VLForConditionalGeneration",
+    "Qwen2_5OmniForConditionalGeneration",
+    "Qwen2_5OmniModel",
+    "Qwen2_5_VLForConditionalGeneration",
+    "Qwen3ForCausalLM",
+];
+
+/// Refuses layers of which some slide, where `max_window_layers` does not cover them all.
+///
+/// # Source
+/// `Qwen2Model` in `vllm/model_executor/models/qwen2.py` asserts it, vLLM 0.32.
+fn all_or_none_slide(config: &Config<'_>) -> Result<(), ImportError> {
+    let Some(types) = layer_types(config)? else { return Ok(()) };
+    let mixed = types.windows(2).any(|pair| pair.first() != pair.last());
+    let (layers, covered) = (config.num_layers()?, config.whole("max_window_layers")?);
+    if !mixed || covered == Some(layers) {
+        return Ok(());
+    }
+    let covered = covered.map_or_else(|| "missing".to_owned(), |covered| covered.to_string());
+    Err(ImportError::Refused(format!(
+        "`layer_types` mixes layers that slide with others, which vLLM runs in this model only where `max_window_layers` \
+         ({covered}) is the number of layers ({layers})"
+    )))
 }
 
 fn build(
@@ -134,21 +174,18 @@ fn build(
         Family::Hybrid(kind) => hybrid::layers(config, context, prefix, kind),
         Family::Mla(kind) => mla::layers(config, context, prefix, kind),
         Family::Own(kind) => own::layers(config, context, prefix, kind),
-        Family::Wrapper => {
-            let family = inner_family(config)?;
-            build(config, context, prefix, family)
-        }
+        Family::Wrapper => Err(unknown(config.text_type())),
     }
 }
 
-/// The family of a wrapped language model, by its own architecture or its model type.
-fn inner_family(config: &Config<'_>) -> Result<Family, ImportError> {
+/// A wrapped language model, by its own architecture or its model type.
+fn inner(config: &Config<'_>) -> Result<&'static Architecture, ImportError> {
     let inner =
         config.texts("architectures")?.and_then(|list| list.first().copied()).filter(|_| config.is_nested());
     if let Some(row) = inner.and_then(find)
         && !matches!(row.family, Family::Wrapper)
     {
-        return Ok(row.family);
+        return Ok(row);
     }
     let name = match config.text_type() {
         "llama" => "LlamaForCausalLM",
@@ -178,7 +215,7 @@ fn inner_family(config: &Config<'_>) -> Result<Family, ImportError> {
         "deepseek_v3" => "DeepseekV3ForCausalLM",
         other => return Err(unknown(other)),
     };
-    find(name).map(|row| row.family).ok_or_else(|| unknown(name))
+    find(name).ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> ImportError {

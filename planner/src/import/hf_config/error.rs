@@ -1,5 +1,6 @@
 //! Why a config cannot be imported, and what to do instead.
 
+use crate::engine::EngineVersion;
 use crate::size::SizeError;
 use crate::spec::SpecError;
 
@@ -89,6 +90,24 @@ pub enum ImportError {
         found: String,
         /// The model type that the architecture belongs to.
         similar: Option<&'static str>,
+    },
+    /// A way of quantising that the engine does not know.
+    #[error("`quant_method` is `{method}`, which vLLM {version} does not know")]
+    UnknownQuantization {
+        /// The way.
+        method: String,
+        /// The engine.
+        version: EngineVersion,
+    },
+    /// A block that no backend of attention takes.
+    #[error("`--block-size` is {asked}: every backend of attention on {platform} takes multiples of {multiple} tokens")]
+    BlockSize {
+        /// The block, tokens.
+        asked: u64,
+        /// What it must be a multiple of, tokens.
+        multiple: u64,
+        /// Where.
+        platform: &'static str,
     },
     /// A value that is not known.
     #[error("`{key}` is `{value}`, which is not known")]
@@ -189,6 +208,15 @@ impl ImportError {
             }
             Self::UnknownDtype { .. } => {
                 vec!["write a name such as `bfloat16`, `float16` or `float32`, in lower case".to_owned()]
+            }
+            Self::UnknownQuantization { version, .. } => {
+                let known: Vec<_> = version.quantisations().collect();
+                vec![format!("vLLM {version} knows {}", known.join(", "))]
+            }
+            Self::BlockSize { asked, multiple, .. } => {
+                let below = asked.checked_div(*multiple).unwrap_or(0).saturating_mul(*multiple);
+                let above = below.saturating_add(*multiple);
+                vec![if below == 0 { format!("take {above}") } else { format!("take {below} or {above}") }]
             }
             Self::NegativeWindow { .. } => {
                 vec!["write null where there is no window, in the file that vLLM reads, too".to_owned()]

@@ -27,7 +27,11 @@ pub(super) fn finish(
     if layers.use_mla && kernels.backend.packs(&context.kv.name) {
         context.kv.name = "fp8_ds_mla".into();
     }
+    kernels.check(context.settings)?;
     let blocks = align::blocks(config, &context, layers)?;
+    if layers.layers.iter().any(|layer| matches!(layer.cache, Cache::Attention(_) | Cache::Latent(_))) {
+        context.notes.extend(kernels.worker_ends(context.settings, blocks.block_size));
+    }
     // Blocks are aligned to the attention that the config tells of, cached or not.
     let encodes = causal::encodes(config)?;
     let mut model = Model::default();

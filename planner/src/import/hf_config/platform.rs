@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use super::config::Config;
+use super::error::ImportError;
 use super::settings::ImportSettings;
 use crate::settings::Layout;
 use crate::size;
@@ -175,6 +176,40 @@ impl Kernels {
             Some(forced) => vec![forced],
             None => USUAL.into_iter().filter(|size| takes(*size)).collect(),
         }
+    }
+
+    /// Refuses a block that the user asks for and no backend of the platform takes.
+    ///
+    /// # Source
+    /// `supports_block_size` in `vllm/v1/attention/backend.py` and `get_attn_backend_cls` in `vllm/platforms/cuda.py`: all
+    /// plain and latent backends of NVIDIA and AMD take multiples of 16; a CPU does not look (`worker_ends`), vLLM 0.32.
+    pub(super) fn check(&self, settings: &ImportSettings) -> Result<(), ImportError> {
+        let multiple = self.backend.smallest().min(DEFAULT_BLOCK);
+        match settings.block_size {
+            Some(asked)
+                if settings.platform != Platform::Cpu
+                    && self.forced.is_none()
+                    && !asked.is_multiple_of(multiple.max(1)) =>
+            {
+                Err(ImportError::BlockSize { asked, multiple, platform: settings.platform.name() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What to say of a block that a CPU plans with, and whose worker ends as it starts.
+    ///
+    /// # Source
+    /// `select_common_block_size` in `vllm/v1/worker/utils.py`, vLLM 0.32.
+    pub(super) fn worker_ends(&self, settings: &ImportSettings, block_size: u64) -> Option<String> {
+        let multiple = self.backend.smallest();
+        let ends = settings.platform == Platform::Cpu && !block_size.is_multiple_of(multiple.max(1));
+        ends.then(|| {
+            format!(
+                "vLLM plans with blocks of {block_size} tokens on a CPU, whose worker then ends: its kernels take \
+                 multiples of {multiple}"
+            )
+        })
     }
 
     /// What each backend's block is a multiple of.

@@ -4,6 +4,7 @@
 
 mod counts;
 mod lists;
+mod quantization;
 mod shapes;
 
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use super::platform::Platform;
 use super::rope;
 use super::settings::Context;
 use crate::settings::MambaCacheMode;
+pub(super) use quantization::note as note_on_quantization;
 
 /// Keys whose class wants a whole number, so that a null is refused, the file's or the engine's.
 ///
@@ -51,6 +53,7 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
         )));
     }
     class(config)?;
+    quantization::check(config, settings.version)?;
     whole_model(config)?;
     states_beside_latents(context, layers)?;
     counts::experts(config, context)?;
