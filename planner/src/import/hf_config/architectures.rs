@@ -71,7 +71,9 @@ const ENDS: &[&str] = &[
 /// `_get_default_runner_type` in `vllm/config/model.py`, vLLM 0.32.
 pub(super) fn pools(name: &str) -> bool {
     if find(name).is_some() || GENERATES.contains(&name) {
-        return KNOWN.iter().any(|(group, rows)| *group == POOLING && rows.iter().any(|row| row.name == name));
+        return KNOWN
+            .iter()
+            .any(|(group, rows)| *group == POOLING && rows.iter().any(|row| row.name == name));
     }
     let end = ENDS.iter().find(|end| name.ends_with(*end));
     end.is_some_and(|end| !WRITES.contains(end))

@@ -115,7 +115,8 @@ impl<'a> Config<'a> {
         let mut text = root;
         let mut path = Vec::new();
         let mut text_type = string(root, "model_type");
-        if let Some(own) = fields::by_architecture(&architecture).filter(|_| !root.contains_key("model_type")) {
+        if let Some(own) = fields::by_architecture(&architecture).filter(|_| !root.contains_key("model_type"))
+        {
             own.clone_into(&mut text_type);
         }
         // At most three levels: a thinker's text config is the deepest known.
@@ -178,7 +179,7 @@ impl<'a> Config<'a> {
 
     /// What the classes of the root and of the text config read, with what is set on them later.
     pub(super) fn parts(&self) -> Vec<Part<'a>> {
-        fn pairs<'b>(map: &'b Map<String, Value>) -> impl Iterator<Item = (&'b str, &'b Value)> {
+        fn pairs(map: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
             map.iter().map(|(key, value)| (key.as_str(), value))
         }
         let model_type = self.root_type().to_owned();

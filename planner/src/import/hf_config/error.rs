@@ -100,7 +100,9 @@ pub enum ImportError {
         version: EngineVersion,
     },
     /// A block that no backend of attention takes.
-    #[error("`--block-size` is {asked}: every backend of attention on {platform} takes multiples of {multiple} tokens")]
+    #[error(
+        "`--block-size` is {asked}: every backend of attention on {platform} takes multiples of {multiple} tokens"
+    )]
     BlockSize {
         /// The block, tokens.
         asked: u64,

@@ -157,6 +157,7 @@ pub(super) fn check(config: &Config<'_>) -> Result<(), ImportError> {
             let field = match key {
                 "torch_dtype" if has_dtype || value.is_null() => continue,
                 "torch_dtype" => "dtype",
+                "rope_scaling" if matches!(value, Value::String(_)) => "rope_parameters",
                 key => renamed(&model_type, key),
             };
             if field == "dtype" {

@@ -72,7 +72,13 @@ fn derived(config: &Config<'_>) -> Result<Option<Vec<LayerType>>, ImportError> {
     };
     let types = match config.text_type() {
         "gemma2" | "gpt_oss" | "vaultgemma" => pattern(2, Sliding, Full),
-        "gemma3" | "gemma3_text" => pattern(every("sliding_window_pattern", 6)?, Sliding, Full),
+        "gemma3" | "gemma3_text" => {
+            // The class divides by what the file says.
+            if config.is_null("sliding_window_pattern") {
+                return Err(ImportError::Missing { key: "sliding_window_pattern".to_owned() });
+            }
+            pattern(every("sliding_window_pattern", 6)?, Sliding, Full)
+        }
         "gemma3n" | "gemma3n_text" => pattern(5, Sliding, Full),
         "gemma4" | "gemma4_text" | "gemma4_unified_text" | "diffusion_gemma_text" => {
             let mut types = pattern(6, Sliding, Full);

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::config::{Config, whole_value};
 use super::dense::head_dim;
 use super::error::ImportError;
+use super::fields;
 use super::layer::{Cache, Layers};
 use super::platform::Platform;
 use super::rope;
@@ -39,6 +40,9 @@ const NOT_NULL: &[(&str, &str)] = &[
 /// Refuses what the class of a config does, a target's or a draft's.
 pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
     let config = config.as_read();
+    if !config.is_wrapped() {
+        fields::check(&config)?;
+    }
     lists::check(&config)?;
     shapes::check(&config)
 }
@@ -85,6 +89,12 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
 /// `CohereCompassForCausalLM` in `vllm/model_executor/models/cohere_compass.py` asserts it of the outer value; the number of
 /// tokens of an image in `qianfan_ocr.py` divides the size; vLLM 0.32.
 fn whole_model(config: &Config<'_>) -> Result<(), ImportError> {
+    // The engine asks the root and the language model's part in turn.
+    if !config.is_nested() && config.at_root("is_encoder_decoder").is_some_and(Value::is_null) {
+        return Err(ImportError::Refused(
+            "`is_encoder_decoder` is null, where vLLM wants true or false: leave it out".to_owned(),
+        ));
+    }
     match config.architecture() {
         "CohereCompassForConditionalGeneration"
             if config.at_root("tie_word_embeddings").and_then(Value::as_bool) != Some(true) =>

@@ -54,7 +54,8 @@ pub(super) fn check(config: &Config<'_>) -> Result<(), ImportError> {
         return Ok(());
     }
     let Some(parameters) = config.rope_parameters() else { return Ok(()) };
-    let nested = parameters.values().any(Value::is_object) && parameters.values().all(|set| set.is_object() || set.is_null());
+    let nested = parameters.values().any(Value::is_object)
+        && parameters.values().all(|set| set.is_object() || set.is_null());
     if nested {
         return parameters.values().filter_map(Value::as_object).try_for_each(set);
     }
@@ -66,7 +67,10 @@ fn set(parameters: &Map<String, Value>) -> Result<(), ImportError> {
     let (new, old) = (parameters.get("rope_type"), parameters.get("type"));
     if let (Some(new), Some(old)) = (new, old)
         && new != old
-        && !matches!((old.as_str(), new.as_str()), (Some("su"), Some("longrope")) | (Some("mrope"), Some("default")))
+        && !matches!(
+            (old.as_str(), new.as_str()),
+            (Some("su"), Some("longrope")) | (Some("mrope"), Some("default"))
+        )
     {
         return Err(ImportError::Refused(format!(
             "the rotary positions have the `rope_type` {new} and the `type` {old}: vLLM takes one of them only"
@@ -82,7 +86,9 @@ fn set(parameters: &Map<String, Value>) -> Result<(), ImportError> {
     for key in needed.iter().filter(|_| !by_alpha) {
         match parameters.get(*key) {
             None => {
-                return Err(ImportError::Refused(format!("rotary positions of the type `{name}` need a `{key}`")));
+                return Err(ImportError::Refused(format!(
+                    "rotary positions of the type `{name}` need a `{key}`"
+                )));
             }
             Some(value) if *key == "factor" && !value.is_number() => {
                 return Err(super::config::wrong("factor", "a number", value));

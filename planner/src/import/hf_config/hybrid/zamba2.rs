@@ -32,8 +32,11 @@ pub(super) fn layers(
     };
     let dtypes = state::dtypes(config, context, true)?;
     // The engine aligns blocks to a state of the heads that the file states, the layers keep one of heads that fit.
+    if config.is_null("mamba_headdim") {
+        return Err(ImportError::Missing { key: "mamba_headdim".to_owned() });
+    }
     let aligned = Mamba2 { head_dim: config.stated("mamba_headdim")?.unwrap_or(of.head_dim), ..of };
-    let aligned = state::bytes(&state::mamba2(context, dtypes.clone(), aligned)?)?;
+    let aligned = state::bytes(&state::mamba2(context, dtypes, aligned)?)?;
     let state = state::mamba2(context, dtypes, of)?;
     let all_heads = heads(config, context)?;
     let per_rank = context.divide("the attention heads", all_heads)?;
@@ -49,8 +52,7 @@ pub(super) fn layers(
         return Err(ImportError::Refused(format!("{memories} shared blocks are out of range")));
     }
     let total = config.whole("num_key_value_heads")?.unwrap_or(all_heads);
-    let align =
-        Align { kv_heads: (total / context.tp).max(1), head_size, state_bytes: aligned };
+    let align = Align { kv_heads: (total / context.tp).max(1), head_size, state_bytes: aligned };
     let mut layers = Layers { align: Some(align), ..Layers::default() };
     let full = Attention { kv_heads: per_rank, head_size, ..Attention::default() };
     for block in 0..memories {

@@ -44,7 +44,9 @@ pub(super) fn check(config: &Config<'_>, version: EngineVersion) -> Result<(), I
         return Err(ImportError::Missing { key: format!("{key}.{}", keys.join("` or `")) });
     }
     match method.as_str() {
-        "compressed-tensors" => own("kv_cache_scheme").filter(|scheme| !scheme.is_null()).map_or(Ok(()), scheme),
+        "compressed-tensors" => {
+            own("kv_cache_scheme").filter(|scheme| !scheme.is_null()).map_or(Ok(()), scheme)
+        }
         "modelopt" | "modelopt_fp4" => algorithms(quantization),
         _ => Ok(()),
     }

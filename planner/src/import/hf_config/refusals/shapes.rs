@@ -38,6 +38,7 @@ pub(super) fn check(config: &Config<'_>) -> Result<(), ImportError> {
     match config.text_type() {
         "granitemoehybrid" => granite(config),
         "glm5_next_text" => glm5_next(config),
+        "jamba" => jamba(config),
         _ if config.architecture() == "BailingMoeV3VLForConditionalGeneration" => bailing(config),
         _ => Ok(()),
     }
@@ -121,7 +122,31 @@ fn granite(config: &Config<'_>) -> Result<(), ImportError> {
     )))
 }
 
+/// Periods that a layer's kind comes once in.
+fn jamba(config: &Config<'_>) -> Result<(), ImportError> {
+    for (kind, period, offset) in [("attn", 8, 4), ("expert", 2, 1)] {
+        let of = |name: &str| config.whole(&format!("{kind}_layer_{name}"));
+        let (period, offset) = (of("period")?.unwrap_or(period), of("offset")?.unwrap_or(offset));
+        if offset >= period {
+            return Err(ImportError::Refused(format!(
+                "`{kind}_layer_offset` ({offset}) must be below `{kind}_layer_period` ({period}): transformers checks it \
+                 when vLLM reads the config"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn glm5_next(config: &Config<'_>) -> Result<(), ImportError> {
+    let (heads, kv_heads) = (config.whole("num_attention_heads")?, config.whole("num_key_value_heads")?);
+    if let (Some(heads), Some(kv_heads)) = (heads, kv_heads)
+        && heads != kv_heads
+    {
+        return Err(ImportError::Refused(format!(
+            "`num_key_value_heads` ({kv_heads}) must be `num_attention_heads` ({heads}): the class of this model wants as \
+             many"
+        )));
+    }
     match config.whole("qk_rope_head_dim")? {
         Some(size) if size > 0 => Err(ImportError::Refused(format!(
             "`qk_rope_head_dim` is {size}, where the class wants attention without rotary positions"
