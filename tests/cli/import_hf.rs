@@ -59,8 +59,14 @@ fn quantisation_beside_the_config() {
     assert_eq!(page(&folder), bfloat16);
     // What the config says comes first.
     folder.write("hf_quant_config.json", &beside("\"FP8\""));
-    folder
-        .write("config.json", &plain.replacen('{', r#"{"quantization_config": {"quant_method": "fp8"},"#, 1));
+    folder.write(
+        "config.json",
+        &plain.replacen(
+            '{',
+            r#"{"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"},"#,
+            1,
+        ),
+    );
     assert_eq!(page(&folder), bfloat16);
     folder.write("hf_quant_config.json", "{");
     folder.write("config.json", &plain);

@@ -35,7 +35,7 @@ fn overrides_of_the_config_are_planned() {
 /// `ModelOpt` up to 0.29 wrote the cache's dtype beside the config, which vLLM reads where the config has none.
 #[test]
 fn a_quantisation_beside_the_config_counts() {
-    let folder = Folder::new("hf-quant-config");
+    let folder = Folder::new("flags-quant-config");
     let config = std::fs::read_to_string(TINY).unwrap();
     folder.write("config.json", &config);
     let dtype = || {

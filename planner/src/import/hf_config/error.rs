@@ -202,14 +202,16 @@ impl ImportError {
             }
             Self::FieldType { wanted, found, .. } => {
                 let whole = found.strip_suffix(".0").filter(|_| wanted.contains("a whole number"));
-                let leave_out = "leave the field out: its class fills in a value of its own";
-                match whole {
-                    Some(digits) => vec![format!("write it as `{digits}`"), format!("or {leave_out}")],
-                    None => vec![leave_out.to_owned()],
-                }
+                vec![whole.map_or_else(
+                    || "leave the field out, and its class fills in a value of its own".to_owned(),
+                    |digits| format!("write it as `{digits}`"),
+                )]
             }
-            Self::UnknownDtype { .. } => {
-                vec!["write a name such as `bfloat16`, `float16` or `float32`, in lower case".to_owned()]
+            Self::UnknownDtype { value, .. } => {
+                let bare = value.trim().trim_start_matches("torch.").to_ascii_lowercase();
+                let known = ["bfloat16", "float16", "float32", "half"].contains(&bare.as_str());
+                let name = if known { bare.as_str() } else { "bfloat16" };
+                vec![format!("write the bare name in lower case, such as `{name}`")]
             }
             Self::UnknownQuantization { version, .. } => {
                 let known: Vec<_> = version.quantisations().collect();
