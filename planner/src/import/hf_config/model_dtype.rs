@@ -63,7 +63,7 @@ pub(super) fn check(field: &str, value: &Value) -> Result<(), ImportError> {
         Value::String(name) if by_name(name).is_none() && !OTHERS.contains(&name.as_str()) => {
             Err(ImportError::UnknownDtype { field: field.to_owned(), value: short(name) })
         }
-        Value::Array(_) | Value::Object(_) => Err(wrong(field, "a text", value)),
+        Value::Array(_) => Err(wrong(field, "a text", value)),
         _ => Ok(()),
     }
 }

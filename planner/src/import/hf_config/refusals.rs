@@ -9,7 +9,7 @@ mod shapes;
 
 use serde_json::{Map, Value};
 
-use super::config::{Config, whole_value};
+use super::config::{Config, whole_value, wrong};
 use super::dense::head_dim;
 use super::error::ImportError;
 use super::fields;
@@ -90,10 +90,14 @@ pub(super) fn check(config: &Config<'_>, context: &Context<'_>, layers: &Layers)
 /// tokens of an image in `qianfan_ocr.py` divides the size; vLLM 0.32.
 fn whole_model(config: &Config<'_>) -> Result<(), ImportError> {
     // The engine asks the root and the language model's part in turn.
-    if !config.is_nested() && config.at_root("is_encoder_decoder").is_some_and(Value::is_null) {
-        return Err(ImportError::Refused(
-            "`is_encoder_decoder` is null, where vLLM wants true or false: leave it out".to_owned(),
-        ));
+    let is_truth = |value: &Value| match value {
+        Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => matches!(number.as_u64(), Some(0 | 1)),
+        _ => false,
+    };
+    let key = "is_encoder_decoder";
+    if let Some(value) = config.at_root(key).filter(|value| !config.is_nested() && !is_truth(value)) {
+        return Err(wrong(key, "true or false", value));
     }
     match config.architecture() {
         "CohereCompassForConditionalGeneration"

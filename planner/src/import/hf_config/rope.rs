@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::config::{Config, short};
+use super::config::{Config, Found, short};
 use super::error::ImportError;
 use super::fields;
 
@@ -53,7 +53,14 @@ pub(super) fn check(config: &Config<'_>) -> Result<(), ImportError> {
     if !fields::declares(config.text_type(), "rope_parameters") || DO_NOT_LOOK.contains(&config.text_type()) {
         return Ok(());
     }
-    let Some(parameters) = config.rope_parameters() else { return Ok(()) };
+    let parameters = config.rope_parameters();
+    if let Some(Found::File(theta)) = config.find("rope_theta")
+        && !theta.is_number()
+        && parameters.is_none_or(|set| !set.contains_key("rope_theta"))
+    {
+        return Err(super::config::wrong("rope_theta", "a number", theta));
+    }
+    let Some(parameters) = parameters else { return Ok(()) };
     let nested = parameters.values().any(Value::is_object)
         && parameters.values().all(|set| set.is_object() || set.is_null());
     if nested {
