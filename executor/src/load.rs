@@ -19,6 +19,7 @@ pub mod random;
 pub mod record;
 pub mod request;
 pub mod run;
+pub mod search;
 pub mod secret;
 mod socket;
 pub mod sse;

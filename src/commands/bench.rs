@@ -1,5 +1,6 @@
 //! `k3plan bench`: load on live servers, experiments over several of them, and devices.
 
+mod find_rate;
 mod hidden;
 mod load_args;
 mod measure;
@@ -13,6 +14,8 @@ mod spelling;
 mod table;
 
 use clap::Subcommand;
+
+pub(crate) use find_rate::Report as FindRateReport;
 
 use crate::cli::Ended;
 use crate::commands::bench_device;
@@ -30,6 +33,7 @@ pub(crate) struct Args {
 enum Command {
     Serve(Box<serve::Args>),
     Run(Box<run::Args>),
+    FindRate(Box<find_rate::Args>),
     Report(report::Args),
     Device(Box<bench_device::Args>),
 }
@@ -38,6 +42,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     match &args.command {
         Command::Serve(args) => serve::run(args, terminal),
         Command::Run(args) => run::run(args, terminal),
+        Command::FindRate(args) => find_rate::run(args, terminal),
         Command::Report(args) => report::run(args, terminal),
         Command::Device(args) => bench_device::run(args, terminal),
     }

@@ -3,7 +3,7 @@
 use schemars::{Schema, schema_for};
 
 use crate::cli::Ended;
-use crate::commands::{bench_device, check, devices, diff, explain, fit};
+use crate::commands::{bench, bench_device, check, devices, diff, explain, fit};
 use crate::exit::Exit;
 use crate::render::json::PlanReport;
 use crate::terminal::Terminal;
@@ -35,6 +35,8 @@ enum Of {
     Fit,
     /// `k3plan bench device`.
     BenchDevice,
+    /// `k3plan bench find-rate`.
+    BenchFindRate,
 }
 
 /// Runs the subcommand.
@@ -48,6 +50,7 @@ pub(crate) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         Of::Fit => schema_for!(fit::Report),
         Of::Check => schema_for!(check::Report<'_>),
         Of::BenchDevice => schema_for!(bench_device::Report),
+        Of::BenchFindRate => schema_for!(bench::FindRateReport),
     };
     serde_json::to_writer_pretty(&mut *terminal.out, &schema).map_err(std::io::Error::from)?;
     writeln!(terminal.out)?;

@@ -601,6 +601,50 @@ fn a_second_signal_ends_everything_at_once() {
 }
 
 #[test]
+fn a_rate_meets_an_objective_or_misses_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("http://{}", server(usize::MAX).0);
+    let search = |more: &[&str]| {
+        let shape = ["find-rate", "--url", &url, "--random-input-len", "9", "--random-output-len", "3"];
+        let bounds = ["--from", "500", "--to", "500", "--seconds", "0.001"];
+        bench(folder.path(), &[&shape[..], &bounds, more].concat())
+    };
+    let output = search(&["--goodput", "ttft:60000", "--output", "probes", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let probe = &report["probes"][0];
+    // The fewest requests that show nine of ten.
+    assert_eq!((&probe["requests"], &probe["good"]), (&25.into(), &25.into()), "{report}");
+    // A machine that is busy with other tests may not send them in time, which is no verdict on the server.
+    if probe["verdict"] == "not sent" {
+        assert!(
+            report["meets"].is_null() && report["stopped"].as_str().unwrap().contains("requests/s were sent")
+        );
+        assert_eq!(output.status.code(), Some(1));
+    } else {
+        assert_eq!((&probe["verdict"], &report["meets"]), (&"meets".into(), &500.0.into()), "{report}");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    assert_eq!(read(&folder.path().join("probes/probe-000.json"))["completed"], 25);
+    let output = search(&["--goodput", "ttft:0"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("0.0%") && (told.contains("try a lower `--from`") || told.contains("keep up")),
+        "{told}"
+    );
+    for (flags, told) in [
+        (&[][..], "no limit says what a good request is"),
+        (&["--goodput", "ttft:1", "--request-rate", "3"], "sets the request rate itself"),
+        (&["--goodput", "ttft:1", "--share", "1"], "no share above 0 and below 1"),
+        (&["--goodput", "ttft:1", "--within", "0"], "`--within` and `--seconds` must be above 0"),
+    ] {
+        let output = search(flags);
+        assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
 fn a_dry_run_shows_what_will_be_run() {
     let folder = tempfile::tempdir().unwrap();
     let port = sleeping_experiment(folder.path(), 600.0);

@@ -69,7 +69,8 @@ impl Goodput {
         self.ttft.or(self.tpot).or(self.e2el).is_some()
     }
 
-    fn is_good(&self, record: &RequestRecord) -> bool {
+    /// Whether a request that succeeded kept every limit.
+    pub fn is_good(&self, record: &RequestRecord) -> bool {
         let within = |limit: Option<f64>, seconds: f64| limit.is_none_or(|limit| seconds * 1000.0 <= limit);
         within(self.ttft, record.ttft.unwrap_or(f64::INFINITY))
             && within(self.tpot, record.tpot().unwrap_or(0.0))
