@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod exit;
 mod failure;
+mod input_file;
 mod lock;
 mod model_file;
 mod output_file;

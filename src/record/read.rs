@@ -1,6 +1,5 @@
 //! Reading recorded lines, plain or compressed, with the place of what is wrong.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -8,27 +7,10 @@ pub(crate) use planner::import::json::python_json;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
+use crate::input_file::open;
 
 /// Longest line that is read, bytes.
 const LINE_LIMIT: u64 = 8 << 20;
-
-/// Opens a file that has an end: a regular one, or a pipe that a shell has opened already, as `<(COMMAND)` is.
-///
-/// # Errors
-/// If it cannot be opened, or is a device, a socket, or a pipe that may never be written to.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let kind = std::fs::metadata(path)?.file_type();
-    let is_open =
-        path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd") || path == Path::new("/dev/stdin");
-    let opened_pipe = is_open && std::os::unix::fs::FileTypeExt::is_fifo(&kind);
-    if kind.is_file() || kind.is_dir() || opened_pipe {
-        return File::open(path);
-    }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "it is no regular file, but a pipe or a device, which may have no end; write it to a file first",
-    ))
-}
 
 /// Calls `each` with every line that is not empty, and its number from 1.
 ///

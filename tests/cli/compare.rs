@@ -220,3 +220,54 @@ fn absurd_inputs_are_refused_with_a_reason() {
     assert_eq!(run(&[&journal, "--", &journal]).code, Some(2));
     assert_eq!(run(&["--fail-on", "worse:5%%", &journal, "--", &journal]).code, Some(2));
 }
+
+/// What a file says is held in a few times its size, or refused.
+#[test]
+fn hostile_and_large_files_need_little_memory() {
+    let folder = crate::support::Folder::new("compare-memory");
+    let within = |name: &str, kilobytes: usize| {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v $0; exec \"$1\" compare \"$2\" -- \"$2\""])
+            .args([&kilobytes.to_string(), env!("CARGO_BIN_EXE_k3plan"), name])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let result = |more: &str| format!("{{\"completed\":3,\"median_tpot_ms\":1.0,{more}}}");
+    let repeated = |piece: &str, bytes: usize| piece.repeat(bytes / piece.len());
+    const SIZE: usize = 16 << 20;
+    for (name, text) in [
+        ("lists.json", result(&format!("\"x\":[{}0]", repeated("[0],", SIZE)))),
+        ("ttfts.json", result(&format!("\"ttfts\":[{}1]", repeated("1,", SIZE)))),
+        ("objects.json", format!("[{}{{}}]", repeated("{\"a\":1},", SIZE))),
+        ("runs.json", repeated("{\"median_tpot_ms\":1}\n", SIZE)),
+        ("table.csv", format!("median_tpot_ms,b\n{}", repeated("1,1\n", SIZE))),
+        ("wide.csv", format!("median_tpot_ms,b\n{}", repeated("1,", SIZE))),
+        (
+            "header.journal",
+            format!(
+                "{{\"line\":\"header\",\"schema\":\"k3plan.journal/1\",\"settings\":{{\"a\":[{}0]}}}}\n",
+                repeated("[0],", SIZE)
+            ),
+        ),
+    ] {
+        folder.write(name, &text);
+        let (code, said) = within(name, 500_000);
+        assert_eq!(code, Some(2), "{name}: {said}");
+        assert!(said.starts_with("error: ") && said.len() < 1500, "{name}: {said}");
+    }
+    // As `vllm bench serve --save-detailed` writes it.
+    let gaps = format!("[{}0.0171234567891234]", "0.0123456789012345, ".repeat(255));
+    let texts = format!("\"{}\"", "word ".repeat(200));
+    let list = |piece: &str| vec![piece; 2000].join(",");
+    let detailed = result(&format!(
+        "\"ttfts\":[{}],\"itls\":[{}],\"generated_texts\":[{}]",
+        list("0.1234567890123456"),
+        list(&gaps),
+        list(&texts)
+    ));
+    folder.write("detailed.json", &detailed);
+    let (code, said) = within("detailed.json", 100_000);
+    assert_eq!(code, Some(0), "{said}");
+}

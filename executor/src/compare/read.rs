@@ -4,6 +4,7 @@
 //! its keys, not by its name.
 
 mod aiperf;
+mod document;
 mod fields;
 mod guidellm;
 mod inferencex;
@@ -13,7 +14,9 @@ mod table;
 mod text;
 mod vllm;
 
-use serde_json::Value;
+pub use journal::lines_fit;
+
+use document::Document;
 
 use super::run::Run;
 use crate::load::journal::Kept;
@@ -85,6 +88,22 @@ pub enum ReadError {
         /// The file.
         file: String,
     },
+    /// Its values would take too much memory.
+    #[error("`{file}` holds too much: the values that are compared would take more than {most_mib} MiB")]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// The most that they may take, MiB.
+        most_mib: usize,
+    },
+    /// It holds more runs than an experiment has.
+    #[error("`{file}` holds more than {most} runs")]
+    TooManyRuns {
+        /// The file.
+        file: String,
+        /// The most that it may hold.
+        most: usize,
+    },
     /// A row of a table does not fit its heading.
     #[error("`{file}`, line {line}: {cause}")]
     Row {
@@ -97,13 +116,23 @@ pub enum ReadError {
     },
 }
 
-/// Reads a file's text.
+/// Memory that the values of a file may take beside its lists of single requests, bytes.
+const MEMORY: usize = 192 << 20;
+
+/// The most runs of a file.
+const RUNS: usize = 10_000;
+
+/// The longest first line that may open a journal, bytes.
+const HEADER: usize = 1 << 20;
+
+/// Reads a file's text. It needs a few times the memory that the text does.
 ///
 /// # Errors
-/// Where the text belongs to no known tool or holds a figure that cannot be compared.
+/// Where the text belongs to no known tool, holds a figure that cannot be compared, or holds too much.
 pub fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
     let text = text.trim_start_matches('\u{feff}');
-    let runs = if Kept::is_journal(text) {
+    let first_line = text.split('\n').next().unwrap_or("");
+    let runs = if first_line.len() <= HEADER && Kept::is_journal(first_line) {
         vec![journal::read(file, text)?]
     } else if text::looks_like_json(text) {
         read_json(file, text)?
@@ -130,41 +159,68 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
 }
 
 fn read_json(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
-    let documents = text::documents(file, text)?;
-    if documents.len() > 1 && aiperf::is_record(&documents) {
-        return aiperf::read_records(file, &documents).map(|run| vec![run]);
+    let quoted = text::quote_non_numbers(text);
+    let mut documents = text::documents(file, &quoted);
+    let Some(first) = documents.next().transpose()? else { return Ok(Vec::new()) };
+    let mut second = documents.next().transpose()?;
+    if let Document::One(content) = &first
+        && second.is_some()
+        && aiperf::is_record(&content.value)
+    {
+        let mut records = aiperf::Records::new(file);
+        for document in [Ok(first)].into_iter().chain(second.map(Ok)).chain(documents) {
+            if let Document::One(content) = document? {
+                records.add(&content.value)?;
+            }
+        }
+        return Ok(vec![records.run()]);
     }
-    let count = documents.len();
     let mut runs = Vec::new();
-    for (index, document) in documents.iter().enumerate() {
-        let name = if count > 1 { format!("{file}#{}", index + 1) } else { file.to_owned() };
-        runs.extend(read_document(&name, document)?);
+    if second.is_none() {
+        read_document(file, first, &mut runs)?;
+        return Ok(runs);
+    }
+    read_document(&format!("{file}#1"), first, &mut runs)?;
+    let mut number = 2;
+    while let Some(document) = second {
+        read_document(&format!("{file}#{number}"), document, &mut runs)?;
+        number += 1;
+        second = documents.next().transpose()?;
     }
     Ok(runs)
 }
 
-fn read_document(file: &str, document: &Value) -> Result<Vec<Run>, ReadError> {
-    if let Value::Array(items) = document {
-        let mut runs = Vec::new();
-        for (index, item) in items.iter().enumerate() {
-            runs.extend(read_document(&format!("{file}#{}", index + 1), item)?);
+fn read_document(file: &str, document: Document, runs: &mut Vec<Run>) -> Result<(), ReadError> {
+    let content = match document {
+        Document::Many(items) => {
+            for (index, item) in items.into_iter().enumerate() {
+                read_document(&format!("{file}#{}", index + 1), item, runs)?;
+            }
+            return Ok(());
         }
-        return Ok(runs);
-    }
-    if guidellm::is_report(document) {
-        guidellm::read(file, document)
-    } else if lm_eval::is_results(document) {
-        lm_eval::read(file, document).map(|run| vec![run])
-    } else if inferencex::is_result(document) {
-        inferencex::read(file, document).map(|run| vec![run])
-    } else if aiperf::is_summary(document) {
-        aiperf::read_summary(file, document).map(|run| vec![run])
-    } else if aiperf::is_record(std::slice::from_ref(document)) {
-        aiperf::read_records(file, std::slice::from_ref(document)).map(|run| vec![run])
-    } else if vllm::is_result(document) {
-        vllm::read(file, document).map(|run| vec![run])
+        Document::One(content) => content,
+    };
+    let value = &content.value;
+    if guidellm::is_report(value) {
+        runs.extend(guidellm::read(file, value)?);
+    } else if lm_eval::is_results(value) {
+        runs.push(lm_eval::read(file, value)?);
+    } else if inferencex::is_result(value) {
+        runs.push(inferencex::read(file, value)?);
+    } else if aiperf::is_summary(value) {
+        runs.push(aiperf::read_summary(file, value)?);
+    } else if aiperf::is_record(value) {
+        let mut records = aiperf::Records::new(file);
+        records.add(value)?;
+        runs.push(records.run());
+    } else if vllm::is_result(value) {
+        runs.push(vllm::read(file, &content)?);
     } else {
-        let keys = document.as_object().into_iter().flat_map(|object| object.keys().take(8).cloned());
-        Err(ReadError::Unknown { file: file.to_owned(), keys: keys.collect() })
+        let keys = value.as_object().into_iter().flat_map(|object| object.keys().take(8).cloned());
+        return Err(ReadError::Unknown { file: file.to_owned(), keys: keys.collect() });
     }
+    if runs.len() > RUNS {
+        return Err(ReadError::TooManyRuns { file: file.to_owned(), most: RUNS });
+    }
+    Ok(())
 }

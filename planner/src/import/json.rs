@@ -68,7 +68,7 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 /// # Errors
 /// As [`parse`].
 pub fn config<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Seed { left: &Cell::new(MEMORY), entries: ENTRIES }.deserialize(deserializer)
+    Seed { budget: &Budget::new(MEMORY), entries: ENTRIES, without: &[] }.deserialize(deserializer)
 }
 
 /// The same where there may be none.
@@ -99,25 +99,58 @@ pub struct Bounded(pub Value);
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Seed { left: &Cell::new(MEMORY), entries: usize::MAX }.deserialize(deserializer).map(Self)
+        Budget::new(MEMORY).value(&[]).deserialize(deserializer).map(Self)
+    }
+}
+
+/// How much memory the values of a text may take still.
+#[derive(Debug)]
+pub struct Budget {
+    most: usize,
+    left: Cell<usize>,
+    exceeded: Cell<bool>,
+}
+
+impl Budget {
+    /// At most so many bytes, as values take them: a few times what their text does.
+    pub fn new(most: usize) -> Self {
+        Self { most, left: Cell::new(most), exceeded: Cell::new(false) }
+    }
+
+    /// Takes `bytes` of it for something that is about to be held.
+    ///
+    /// # Errors
+    /// If fewer are left.
+    pub fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
+        if let Some(left) = self.left.get().checked_sub(bytes) {
+            self.left.set(left);
+            return Ok(());
+        }
+        self.exceeded.set(true);
+        Err(E::custom(format!("its values would take more than {} MiB", self.most >> 20)))
+    }
+
+    /// Whether it was ever asked for more than was left, so that an error is about size and not about JSON.
+    pub fn is_exceeded(&self) -> bool {
+        self.exceeded.get()
+    }
+
+    /// Reads a value whole, while there is memory left; what stands under a key of `without`, at any depth, is passed
+    /// over and counts as null.
+    pub fn value<'a>(
+        &'a self,
+        without: &'a [&'a str],
+    ) -> impl for<'de> DeserializeSeed<'de, Value = Value> + Copy {
+        Seed { budget: self, entries: usize::MAX, without }
     }
 }
 
 /// Reads a value while there is memory left.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
-    left: &'a Cell<usize>,
+    budget: &'a Budget,
     entries: usize,
-}
-
-impl Seed<'_> {
-    fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        let left = self.left.get().checked_sub(bytes);
-        self.left.set(
-            left.ok_or_else(|| E::custom(format!("its values would take more than {} MiB", MEMORY >> 20)))?,
-        );
-        Ok(())
-    }
+    without: &'a [&'a str],
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -156,7 +189,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.take(value.len() + ALLOCATION)?;
+        self.budget.take(value.len() + ALLOCATION)?;
         Ok(value.into())
     }
 
@@ -166,10 +199,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let Some(value) = access.next_element_seed(self)? else { return Ok(list.into()) };
             if list.is_empty() {
                 // The smallest list has room for four.
-                self.take(4 * ENTRY + ALLOCATION)?;
+                self.budget.take(4 * ENTRY + ALLOCATION)?;
             } else if list.len() >= 4 {
                 // A list grows by doubling.
-                self.take(2 * ENTRY)?;
+                self.budget.take(2 * ENTRY)?;
             }
             list.push(value);
         }
@@ -182,8 +215,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while map.len() < self.entries {
             let Some(key) = access.next_key::<String>()? else { return Ok(map.into()) };
             let node = if map.is_empty() { NODE } else { 2 * PAIR };
-            self.take(node + key.len() + ALLOCATION)?;
-            let value = access.next_value_seed(self)?;
+            self.budget.take(node + key.len() + ALLOCATION)?;
+            let value = if self.without.contains(&key.as_str()) {
+                access.next_value::<IgnoredAny>()?;
+                Value::Null
+            } else {
+                access.next_value_seed(self)?
+            };
             map.insert(key, value);
         }
         while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
@@ -213,6 +251,20 @@ mod tests {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.starts_with("its values would take more than 192 MiB"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_left_out_costs_nothing() {
+        let long = vec!["[0]"; 100_000].join(",");
+        let text = format!("{{\"a\": 1, \"b\": {{\"long\": [{long}]}}, \"long\": [{long}]}}");
+        let budget = Budget::new(10_000);
+        let read = |without: &[&str]| {
+            budget.value(without).deserialize(&mut serde_json::Deserializer::from_str(&text))
+        };
+        assert_eq!(read(&["long"]).unwrap(), serde_json::json!({"a": 1, "b": {"long": null}, "long": null}));
+        assert!(!budget.is_exceeded());
+        assert!(read(&[]).is_err());
+        assert!(budget.is_exceeded());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use executor::compare::read::{self, ReadError};
 use executor::compare::same::{self, Found};
 
 use crate::failure::Failure;
+use crate::input_file;
 
 /// Reads all runs of an arm, in the order of the arguments.
 pub(super) fn load(arguments: &[String]) -> Result<Vec<Found>, Failure> {
@@ -71,6 +72,10 @@ fn split(argument: &str) -> (PathBuf, Vec<(String, String)>) {
     (PathBuf::from(argument), Vec::new())
 }
 
+/// What to do about a file that holds too much.
+const SMALLER: &str = "leave out what is not compared: run the benchmark without its lists of single requests, or take \
+                       them out, as in `jq 'del(.NAME)'`";
+
 /// Why a file has no runs for us.
 enum Unread {
     File(Failure),
@@ -87,15 +92,12 @@ impl From<Unread> for Failure {
 }
 
 fn load_file(path: &Path) -> Result<Vec<Found>, Unread> {
-    let failed = |error: std::io::Error| {
-        Unread::File(Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))
-    };
-    if !path.metadata().map_err(failed)?.is_file() {
-        // A device or a pipe may have no end.
-        return Err(Unread::File(Failure::new(format!("`{}` is no regular file", path.display()))));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    let file = path.canonicalize().map_err(failed)?;
+    let bytes = input_file::bytes(path, input_file::DATA).map_err(|error| {
+        let too_large = error.kind() == std::io::ErrorKind::FileTooLarge;
+        let failure = Failure::new(format!("failed to read `{}`", path.display())).caused_by(error);
+        Unread::File(if too_large { failure.hint(SMALLER) } else { failure })
+    })?;
+    let file = input_file::one_name(path);
     let text = String::from_utf8_lossy(&bytes);
     let runs = read::read(&path.display().to_string(), &text).map_err(Unread::Content)?;
     let content = same::content(&bytes);
@@ -155,6 +157,10 @@ fn explain(error: ReadError) -> Failure {
         ReadError::NotPositive { .. } => failure.hint(
             "a latency or rate of zero, below zero or NaN says that the run failed: leave the file out",
         ),
+        ReadError::TooLarge { .. } => failure.hint(SMALLER),
+        ReadError::TooManyRuns { .. } => {
+            failure.hint("a comparison is of a few runs an arm: split the file by load")
+        }
         _ => failure,
     }
 }

@@ -31,10 +31,8 @@ pub(super) fn is_summary(document: &Value) -> bool {
     document.get("aiperf_version").is_some() || TIMES.iter().chain(&RATES).any(|(name, _)| known(name))
 }
 
-pub(super) fn is_record(documents: &[Value]) -> bool {
-    documents.first().is_some_and(|first| {
-        first.get("metrics").is_some_and(Value::is_object) && first.get("metadata").is_some()
-    })
+pub(super) fn is_record(document: &Value) -> bool {
+    document.get("metrics").is_some_and(Value::is_object) && document.get("metadata").is_some()
 }
 
 pub(super) fn read_summary(file: &str, document: &Value) -> Result<Run, ReadError> {
@@ -89,47 +87,65 @@ pub(super) fn read_summary(file: &str, document: &Value) -> Result<Run, ReadErro
     Ok(run)
 }
 
-pub(super) fn read_records(file: &str, records: &[Value]) -> Result<Run, ReadError> {
-    let mut run = Run::new(file, Tool::Aiperf);
-    let mut failed = 0;
-    let mut started: Option<f64> = None;
-    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); TIMES.len()];
-    for (index, record) in records.iter().enumerate() {
+/// The requests of a file, one after the other.
+pub(super) struct Records {
+    file: String,
+    count: usize,
+    failed: u64,
+    started: Option<f64>,
+    columns: [Vec<f64>; TIMES.len()],
+}
+
+impl Records {
+    pub(super) fn new(file: &str) -> Self {
+        Self { file: file.to_owned(), count: 0, failed: 0, started: None, columns: Default::default() }
+    }
+
+    /// Adds a request.
+    pub(super) fn add(&mut self, record: &Value) -> Result<(), ReadError> {
+        self.count += 1;
         let phase = record.get("metadata").and_then(|metadata| metadata.get("benchmark_phase"));
         if phase.and_then(Value::as_str).is_some_and(|phase| phase != "profiling") {
-            continue;
+            return Ok(());
         }
         if record.get("error").is_some_and(|error| !error.is_null()) {
-            failed += 1;
-            continue;
+            self.failed += 1;
+            return Ok(());
         }
         let start = record.get("metadata").and_then(|metadata| metadata.get("request_start_ns"));
         if let Some(start) = start.and_then(Value::as_f64) {
-            started = Some(started.map_or(start, |earlier| earlier.min(start)));
+            self.started = Some(self.started.map_or(start, |earlier| earlier.min(start)));
         }
-        for ((name, _), column) in TIMES.iter().zip(&mut columns) {
+        let file = self.file.as_str();
+        for ((name, _), column) in TIMES.iter().zip(&mut self.columns) {
             let Some(metric) = record.get("metrics").and_then(|metrics| metrics.get(*name)) else { continue };
-            let key = format!("{name} of record {}", index + 1);
-            let factor = milliseconds(file, &key, metric.get("unit"))?;
+            let key = || format!("{name} of record {}", self.count);
+            let factor = milliseconds(file, &key(), metric.get("unit"))?;
             match metric.get("value") {
                 // The gaps between chunks are a list, and a gap may be nothing.
                 Some(Value::Array(gaps)) => {
                     for gap in gaps {
                         let value = gap.as_f64().filter(|gap| gap.is_finite() && *gap >= 0.0);
-                        column.push(value.ok_or_else(|| not_positive(file, &key, gap))? * factor);
+                        column.push(value.ok_or_else(|| not_positive(file, &key(), gap))? * factor);
                     }
                 }
-                Some(value) => column.extend(positive(file, &key, value)?.map(|value| value * factor)),
+                Some(value) => column.extend(positive(file, &key(), value)?.map(|value| value * factor)),
                 None => {}
             }
         }
+        Ok(())
     }
-    run.time = time(started.map(|nanoseconds| nanoseconds / 1e9));
-    run.failed = Some(failed);
-    for ((_, ours), column) in TIMES.iter().zip(columns) {
-        add_requests(&mut run, ours, column);
+
+    /// The run that they make.
+    pub(super) fn run(self) -> Run {
+        let mut run = Run::new(self.file, Tool::Aiperf);
+        run.time = time(self.started.map(|nanoseconds| nanoseconds / 1e9));
+        run.failed = Some(self.failed);
+        for ((_, ours), column) in TIMES.iter().zip(self.columns) {
+            add_requests(&mut run, ours, column);
+        }
+        run
     }
-    Ok(run)
 }
 
 /// How many milliseconds the unit is.

@@ -27,8 +27,19 @@ pub(super) fn positive(file: &str, key: &str, value: &Value) -> Result<Option<f6
 }
 
 pub(super) fn not_positive(file: &str, key: &str, value: &Value) -> ReadError {
-    let value = value.to_string().trim_matches('"').to_owned();
-    ReadError::NotPositive { file: file.to_owned(), key: key.to_owned(), value }
+    ReadError::NotPositive { file: file.to_owned(), key: key.to_owned(), value: shown(value) }
+}
+
+/// A value as it was written, or the start of it.
+fn shown(value: &Value) -> String {
+    const MOST: usize = 60;
+    let whole = value.to_string();
+    let whole = whole.trim_matches('"');
+    let mut shown: String = whole.chars().take(MOST).collect();
+    if shown.len() < whole.len() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 /// A share from 0 to 1; `None` for null and lm-eval's `N/A`.
@@ -39,11 +50,9 @@ pub(super) fn share(file: &str, key: &str, value: &Value) -> Result<Option<f64>,
     match number(value) {
         None => Ok(None),
         Some(number) if (0.0..=1.0).contains(&number) => Ok(Some(number)),
-        Some(_) => Err(ReadError::NotAShare {
-            file: file.to_owned(),
-            key: key.to_owned(),
-            value: value.to_string().trim_matches('"').to_owned(),
-        }),
+        Some(_) => {
+            Err(ReadError::NotAShare { file: file.to_owned(), key: key.to_owned(), value: shown(value) })
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use planner::import::json::Budget;
+use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 
 use super::ReadError;
@@ -11,7 +13,34 @@ use crate::compare::run::{Measured, Run, Tool};
 use crate::compare::same::times;
 use crate::load::journal::{JournalError, Kept};
 
+/// A line that is longer is read once to see what its values would take, bytes.
+const LONG: usize = 1 << 20;
+/// Memory that the values of a line may take, bytes.
+const LINE_MEMORY: usize = 128 << 20;
+
+/// Whether each line of a journal may be read in little memory.
+///
+/// # Errors
+/// With the number of the first line that may not.
+pub fn lines_fit(text: &[u8]) -> Result<(), usize> {
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        if line.len() > LONG {
+            let budget = Budget::new(LINE_MEMORY);
+            let _ = budget.value(&["text"]).deserialize(&mut serde_json::Deserializer::from_slice(line));
+            if budget.is_exceeded() {
+                return Err(index + 1);
+            }
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn read(file: &str, text: &str) -> Result<Run, ReadError> {
+    lines_fit(text.as_bytes()).map_err(|line| ReadError::Row {
+        file: file.to_owned(),
+        line,
+        cause: format!("its values would take more than {} MiB", LINE_MEMORY >> 20),
+    })?;
     let kept = Kept::parse(Path::new(file), text.as_bytes()).map_err(|error| {
         let (line, cause) = match error {
             JournalError::Line { line, reason, .. } => (line, reason),

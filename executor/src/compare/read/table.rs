@@ -5,9 +5,11 @@
 //! or `run` column; and one row a figure, with a column `metric` and pairs of columns `X_mean`, `X_sd` (each
 //! pair gives the runs labelled `side=X`). All other columns are labels.
 
-use super::ReadError;
+use planner::import::json::Budget;
+
+use super::{MEMORY, RUNS, ReadError};
 use crate::compare::metric::Metric;
-use crate::compare::run::{Run, Tool};
+use crate::compare::run::{Measured, Run, Tool};
 
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
     let mut rows = text
@@ -15,7 +17,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
     let unknown = || ReadError::Unknown { file: file.to_owned(), keys: Vec::new() };
-    let (_, heading) = rows.next().ok_or_else(unknown)?;
+    let (_, heading) = rows.next().filter(|(_, line)| !is_too_wide(line)).ok_or_else(unknown)?;
     let heading = cells(heading);
     if heading.len() < 2 {
         return Err(unknown());
@@ -25,9 +27,13 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         // A log is no table of runs because its lines have commas.
         return Err(unknown());
     }
-    let mut runs = Vec::new();
+    let mut runs = Runs { budget: Budget::new(MEMORY), runs: Vec::new() };
     for (index, line) in rows {
         let line_number = index + 1;
+        if is_too_wide(line) {
+            let cause = format!("more than {MOST_COLUMNS} columns");
+            return Err(ReadError::Row { file: file.to_owned(), line: line_number, cause });
+        }
         let cells = cells(line);
         if cells.len() != heading.len() {
             return Err(ReadError::Row {
@@ -40,16 +46,46 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
             heading.iter().map(String::as_str).zip(cells.iter().map(String::as_str)).collect();
         let source = format!("{file}#{line_number}");
         if summary {
-            runs.extend(read_summary_row(&source, file, line_number, &row)?);
+            read_summary_row(&source, file, line_number, &row, &mut runs)?;
         } else {
-            runs.push(read_run_row(&source, file, line_number, &row)?);
+            runs.push(file, read_run_row(&source, file, line_number, &row)?)?;
         }
     }
-    Ok(runs)
+    Ok(runs.runs)
 }
 
-/// The most runs that a row of means and deviations stands for.
-const MOST_RUNS: usize = 10_000;
+/// The runs of a table, while there are not too many.
+struct Runs {
+    budget: Budget,
+    runs: Vec<Run>,
+}
+
+impl Runs {
+    fn push(&mut self, file: &str, run: Run) -> Result<(), ReadError> {
+        /// What a text takes beside its characters, and a place in a map, bytes.
+        const TEXT: usize = size_of::<String>() + 16;
+        if self.runs.len() >= RUNS {
+            return Err(ReadError::TooManyRuns { file: file.to_owned(), most: RUNS });
+        }
+        let labels = run.labels.iter().map(|(name, cell)| 4 * TEXT + name.len() + cell.len()).sum::<usize>();
+        // A map takes room for several entries at once.
+        let figures = 2 * run.figures.len().max(8) * (size_of::<Metric>() + size_of::<Measured>() + TEXT);
+        let all = size_of::<Run>() + run.source.len() + labels + figures;
+        self.budget
+            .take::<serde::de::value::Error>(all)
+            .map_err(|_full| ReadError::TooLarge { file: file.to_owned(), most_mib: MEMORY >> 20 })?;
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+/// The most columns of a table.
+const MOST_COLUMNS: usize = 1000;
+
+/// Whether a line has more columns than a table.
+fn is_too_wide(line: &str) -> bool {
+    line.bytes().filter(|byte| *byte == b',').count() >= MOST_COLUMNS
+}
 
 /// One run a row.
 fn read_run_row(source: &str, file: &str, line: usize, row: &[(&str, &str)]) -> Result<Run, ReadError> {
@@ -82,14 +118,14 @@ fn read_summary_row(
     file: &str,
     line: usize,
     row: &[(&str, &str)],
-) -> Result<Vec<Run>, ReadError> {
+    runs: &mut Runs,
+) -> Result<(), ReadError> {
     let cell = |name: &str| row.iter().find(|(column, _)| *column == name).map(|(_, cell)| *cell);
     let metric_name = cell("metric").unwrap_or("");
     let Some((metric, factor)) = column(metric_name) else {
         let cause = format!("`metric` is `{metric_name}`, which is no known figure");
         return Err(ReadError::Row { file: file.to_owned(), line, cause });
     };
-    let mut runs = Vec::new();
     for side in row.iter().filter_map(|(name, _)| name.strip_suffix("_mean")) {
         let key = format!("{side}_mean");
         let mean = positive(source, &key, cell(&key).unwrap_or(""))?;
@@ -99,8 +135,8 @@ fn read_summary_row(
         let spread = spread.ok_or_else(|| not_positive(source, &key, text))?;
         let stated_count = cell(&format!("{side}_n")).or_else(|| cell("n"));
         let count = stated_count.and_then(|count| count.parse().ok()).unwrap_or(3_usize);
-        if count > MOST_RUNS {
-            let cause = format!("{count} runs are more than the {MOST_RUNS} that a row may stand for");
+        if count > RUNS {
+            let cause = format!("{count} runs are more than the {RUNS} that a row may stand for");
             return Err(ReadError::Row { file: file.to_owned(), line, cause });
         }
         let median = cell(&format!("{side}_median")).and_then(|median| median.parse::<f64>().ok());
@@ -119,10 +155,10 @@ fn read_summary_row(
                 }
             }
             run.labels.insert("side".to_owned(), side.to_owned());
-            runs.push(run);
+            runs.push(file, run)?;
         }
     }
-    Ok(runs)
+    Ok(())
 }
 
 /// `count` values of the given mean and standard deviation (and, for three, median).

@@ -4,27 +4,41 @@
 //! the figure that is not a number can be named. `vllm bench serve --append-result` and JSON Lines put
 //! several documents into one file.
 
-use serde_json::Value;
+use std::borrow::Cow;
 
-use super::ReadError;
+use planner::import::json::Budget;
+use serde::de::DeserializeSeed as _;
+
+use super::document::{Document, Whole};
+use super::{MEMORY, ReadError};
 
 pub(super) fn looks_like_json(text: &str) -> bool {
     matches!(text.trim_start().chars().next(), Some('{' | '['))
 }
 
-/// All JSON documents in the text.
-pub(super) fn documents(file: &str, text: &str) -> Result<Vec<Value>, ReadError> {
-    let quoted = quote_non_numbers(text);
-    let mut documents = Vec::new();
-    for document in serde_json::Deserializer::from_str(&quoted).into_iter::<Value>() {
-        documents.push(document.map_err(|error| ReadError::NotJson {
-            file: file.to_owned(),
-            cause: plain_cause(&error),
-            line: error.line(),
-            column: error.column(),
-        })?);
-    }
-    Ok(documents)
+/// The JSON documents of a text, of which [`quote_non_numbers`] was asked, one after the other.
+pub(super) fn documents(file: &str, text: &str) -> impl Iterator<Item = Result<Document, ReadError>> {
+    let mut rest = serde_json::Deserializer::from_str(text);
+    let mut ended = false;
+    std::iter::from_fn(move || {
+        if ended || rest.end().is_ok() {
+            return None;
+        }
+        let budget = Budget::new(MEMORY);
+        let document = Whole(&budget).deserialize(&mut rest).map_err(|error| {
+            if budget.is_exceeded() {
+                return ReadError::TooLarge { file: file.to_owned(), most_mib: MEMORY >> 20 };
+            }
+            ReadError::NotJson {
+                file: file.to_owned(),
+                cause: plain_cause(&error),
+                line: error.line(),
+                column: error.column(),
+            }
+        });
+        ended = document.is_err();
+        Some(document)
+    })
 }
 
 /// The parser's message without the place, which is told apart.
@@ -34,32 +48,34 @@ fn plain_cause(error: &serde_json::Error) -> String {
 }
 
 /// Puts quotes around Python's words for what is no number.
-fn quote_non_numbers(text: &str) -> String {
+pub(super) fn quote_non_numbers(text: &str) -> Cow<'_, str> {
     const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
     if !WORDS.iter().any(|word| text.contains(word)) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
-    let mut quoted = String::with_capacity(text.len() + 16);
-    let mut in_string = false;
-    let mut escaped = false;
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        if in_string {
-            in_string = escaped || character != '"';
-            escaped = character == '\\' && !escaped;
-        } else if let Some(word) = WORDS.iter().find(|word| rest.starts_with(**word)) {
-            quoted.push('"');
-            quoted.push_str(word);
-            quoted.push('"');
-            rest = rest.get(word.len()..).unwrap_or("");
+    let mut quoted = String::with_capacity(text.len() + text.len() / 64 + 16);
+    let (mut in_string, mut skip_to, mut copied) = (false, 0, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if at < skip_to {
             continue;
-        } else {
-            in_string = character == '"';
         }
-        quoted.push(character);
-        rest = rest.get(character.len_utf8()..).unwrap_or("");
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => skip_to = at + 2,
+            b'-' | b'I' | b'N' if !in_string => {
+                let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(**word)) else { continue };
+                quoted.push_str(&text[copied..at]);
+                quoted.push('"');
+                quoted.push_str(word);
+                quoted.push('"');
+                skip_to = at + word.len();
+                copied = skip_to;
+            }
+            _ => {}
+        }
     }
-    quoted
+    quoted.push_str(&text[copied..]);
+    Cow::Owned(quoted)
 }
 
 /// The number after `seed` in a file's name, as in `seed2`, `seed-2`, `seed_2`, `seed=2`.
@@ -78,11 +94,15 @@ mod tests {
     #[test]
     fn words_inside_strings_stay() {
         let text = r#"{"a": NaN, "b": "NaN \" Infinity", "c": [-Infinity, 1]}"#;
-        let documents = documents("f", text).unwrap();
+        let quoted = quote_non_numbers(text);
+        assert_eq!(quoted, r#"{"a": "NaN", "b": "NaN \" Infinity", "c": ["-Infinity", 1]}"#);
+        let mut documents = documents("f", &quoted);
+        let Some(Ok(Document::One(content))) = documents.next() else { panic!("no object") };
         assert_eq!(
-            documents,
-            [serde_json::json!({"a": "NaN", "b": "NaN \" Infinity", "c": ["-Infinity", 1]})]
+            content.value,
+            serde_json::json!({"a": "NaN", "b": "NaN \" Infinity", "c": ["-Infinity", 1]})
         );
+        assert!(documents.next().is_none());
     }
 
     #[test]

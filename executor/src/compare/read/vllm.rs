@@ -6,8 +6,9 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{add, add_requests, label, not_positive, seed, time};
-use super::{ReadError, fields};
+use super::ReadError;
+use super::document::{Content, Gaps, Requests};
+use super::fields::{add, add_requests, label, seed, time};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Run, Tool};
 use crate::compare::same::times;
@@ -21,9 +22,9 @@ pub(super) fn is_result(document: &Value) -> bool {
     })
 }
 
-pub(super) fn read(file: &str, document: &Value) -> Result<Run, ReadError> {
+pub(super) fn read(file: &str, document: &Content) -> Result<Run, ReadError> {
     let empty = Map::new();
-    let object = document.as_object().unwrap_or(&empty);
+    let object = document.value.as_object().unwrap_or(&empty);
     let own = object.get("k3plan");
     let mut run = Run::new(file, if own.is_some() { Tool::K3plan } else { Tool::Vllm });
     let nested = |key: &str| own.and_then(|own| own.get(key));
@@ -54,7 +55,7 @@ pub(super) fn read(file: &str, document: &Value) -> Result<Run, ReadError> {
         }
         add(&mut run, key, &name, value, 1.0)?;
     }
-    read_requests(&mut run, object)?;
+    read_requests(&mut run, &document.requests)?;
     if nested("interrupted").and_then(Value::as_bool) == Some(true) {
         let count = |key: &str| object.get(key).and_then(Value::as_u64).unwrap_or(0);
         run.remarks.push(format!(
@@ -94,38 +95,31 @@ fn is_unmeasured(object: &Map<String, Value>, name: &str, value: &Value) -> bool
 }
 
 /// Reads the per-request arrays, in seconds.
-fn read_requests(run: &mut Run, object: &Map<String, Value>) -> Result<(), ReadError> {
-    let array = |key: &str| object.get(key).and_then(Value::as_array);
-    let Some(ttfts) = array("ttfts") else { return Ok(()) };
-    let errors = array("errors");
-    let (lengths, itls, latencies) = (array("output_lens"), array("itls"), array("latencies"));
-    let (mut first, mut each, mut gaps, mut whole) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+fn read_requests(run: &mut Run, requests: &Requests) -> Result<(), ReadError> {
+    let Requests { ttfts: Some(ttfts), errors, output_lens: lengths, itls, latencies } = requests else {
+        return Ok(());
+    };
+    let (mut first, mut each, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    let mut gaps = Vec::with_capacity(itls.as_ref().map_or(0, Gaps::count));
     for (index, ttft) in ttfts.iter().enumerate() {
-        let failed = errors
-            .and_then(|errors| errors.get(index))
-            .is_some_and(|error| error.as_str().is_some_and(|text| !text.is_empty()));
-        let tokens = lengths.and_then(|lengths| lengths.get(index)).and_then(Value::as_f64);
+        let failed = errors.as_ref().and_then(|errors| errors.get(index)).is_some_and(|failed| *failed);
+        let tokens = lengths.as_ref().and_then(|lengths| lengths.get(index)).copied().flatten();
         // vLLM keeps a place for a failed request, with a TTFT of 0 and no tokens.
-        if failed
-            || tokens == Some(0.0)
-            || (ttft.as_f64() == Some(0.0) && run.failed.is_some_and(|count| count > 0))
+        if failed || tokens == Some(0.0) || (*ttft == Some(0.0) && run.failed.is_some_and(|count| count > 0))
         {
             continue;
         }
-        let key = format!("ttfts[{index}]");
-        let Some(ttft) = fields::positive(&run.source, &key, ttft)? else { continue };
+        let Some(ttft) = positive(run, ("ttfts", index), *ttft)? else { continue };
         let mut sum = ttft;
-        if let Some(own) = itls.and_then(|itls| itls.get(index)).and_then(Value::as_array) {
-            for (place, gap) in own.iter().enumerate() {
-                let seconds = gap.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-                let seconds = seconds
-                    .ok_or_else(|| not_positive(&run.source, &format!("itls[{index}][{place}]"), gap))?;
-                sum += seconds;
-                gaps.push(seconds * 1e3);
+        for (place, gap) in itls.iter().flat_map(|itls| itls.of(index)).enumerate() {
+            if !(gap.is_finite() && *gap >= 0.0) {
+                return Err(number_not_positive(run, format!("itls[{index}][{place}]"), *gap));
             }
+            sum += gap;
+            gaps.push(gap * 1e3);
         }
-        let latency = match latencies.and_then(|latencies| latencies.get(index)) {
-            Some(value) => fields::positive(&run.source, &format!("latencies[{index}]"), value)?,
+        let latency = match latencies.as_ref().and_then(|latencies| latencies.get(index)) {
+            Some(value) => positive(run, ("latencies", index), *value)?,
             None => itls.is_some().then_some(sum),
         };
         first.push(ttft * 1e3);
@@ -147,6 +141,22 @@ fn read_requests(run: &mut Run, object: &Map<String, Value>) -> Result<(), ReadE
         median.standard_error = None;
     }
     Ok(())
+}
+
+/// A time above zero; `None` for null.
+fn positive(run: &Run, (list, index): (&str, usize), value: Option<f64>) -> Result<Option<f64>, ReadError> {
+    match value {
+        Some(number) if !(number.is_finite() && number > 0.0) => {
+            Err(number_not_positive(run, format!("{list}[{index}]"), number))
+        }
+        fine => Ok(fine),
+    }
+}
+
+fn number_not_positive(run: &Run, key: String, number: f64) -> ReadError {
+    // As Python writes it.
+    let value = number.to_string().replace("inf", "Infinity");
+    ReadError::NotPositive { file: run.source.clone(), key, value }
 }
 
 /// Several tokens in one chunk leave ITLs near zero.
