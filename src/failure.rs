@@ -53,6 +53,11 @@ impl Failure {
         self.hints.push(hint.into());
         self
     }
+
+    /// What failed and why, without advice.
+    pub(crate) fn in_one_line(&self) -> String {
+        std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect::<Vec<_>>().join(": ")
+    }
 }
 
 impl Display for Failure {

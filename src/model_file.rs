@@ -13,6 +13,7 @@ use planner::{EngineVersion, MambaCacheMode};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::input_file;
 use crate::scenario::parse_count;
 
 /// The largest config that is read, bytes.
@@ -449,7 +450,7 @@ fn own_length(config: &Value) -> Option<u64> {
 pub(crate) fn read_config(path: &Path) -> Result<Value, Failure> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let failed = || Failure::new(format!("failed to read `{}`", path.display()));
-    let file = crate::record::read::open(&path).map_err(|error| failed().caused_by(error))?;
+    let file = input_file::open(&path).map_err(|error| failed().caused_by(error))?;
     let mut bytes = Vec::new();
     file.take(CONFIG_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| failed().caused_by(error))?;
     if bytes.len() as u64 > CONFIG_LIMIT && !planner::import::encoding::is_gguf(&bytes) {
@@ -480,11 +481,8 @@ fn add_quantization(path: &Path, config: &mut Value) -> Result<(), Failure> {
     let Some(config) = config.as_object_mut().filter(|_| !states) else { return Ok(()) };
     let failed = || Failure::new(format!("failed to read `{}`", beside.display()));
     let text = match std::fs::metadata(&beside) {
-        Ok(found) if found.len() > CONFIG_LIMIT => {
-            return Err(failed().caused_by(format!("it is larger than {} MiB", CONFIG_LIMIT >> 20)));
-        }
         Ok(found) if found.is_file() => {
-            std::fs::read_to_string(&beside).map_err(|error| failed().caused_by(error))?
+            input_file::text(&beside, CONFIG_LIMIT).map_err(|error| failed().caused_by(error))?
         }
         _ => return Ok(()),
     };

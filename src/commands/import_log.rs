@@ -13,7 +13,7 @@ use planner::import::log::{self, ServerLog};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::record::read as recorded;
+use crate::input_file;
 use crate::scenario::{Changes, ModelArgs, Scenario};
 use crate::terminal::Terminal;
 
@@ -99,7 +99,7 @@ fn read(file: &str) -> Result<ServerLog, Failure> {
     let log = if file == "-" {
         log::read_from(io::stdin().lock())
     } else {
-        recorded::open(Path::new(file))
+        input_file::open(Path::new(file))
             .and_then(|file| log::read_from(BufReader::with_capacity(1 << 20, file)))
     }
     .map_err(|error| {

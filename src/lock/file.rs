@@ -11,6 +11,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 use super::place::{Place, Places};
 use super::{Entry, Policy};
 use crate::failure::Failure;
+use crate::input_file;
 use crate::output_file::is_special;
 
 /// The version of the format that is written; those from [`OLDEST`] on are read.
@@ -60,7 +61,7 @@ impl Lock {
     /// If it cannot be read, is no lock, or is of another version.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let failed = || Failure::new(format!("failed to read the lock `{}`", path.display()));
-        let (text, existed) = match fs::read_to_string(path) {
+        let (text, existed) = match input_file::text(path, input_file::SETTINGS) {
             Ok(text) => (text, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
             Err(error) => return Err(failed().caused_by(error)),

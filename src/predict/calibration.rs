@@ -11,9 +11,13 @@ use simulator::cost::calibrate::{Calibration, Miss, quantile};
 use simulator::cost::leftover::{Leftover, Leftovers, Place};
 
 use crate::failure::Failure;
+use crate::input_file;
 
 /// The form of the file.
 const SCHEMA: &str = "k3plan.calibration/1";
+
+/// The largest calibration file, bytes.
+const LIMIT: u64 = 1 << 20;
 
 /// A factor's multiple of its default, and its 90% interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -160,7 +164,7 @@ impl CalibrationFile {
             "public" => include_str!("public.yaml").to_owned(),
             "public-rocm" => include_str!("public-rocm.yaml").to_owned(),
             "none" => include_str!("none.yaml").to_owned(),
-            path => std::fs::read_to_string(Path::new(path)).map_err(|error| {
+            path => input_file::text(Path::new(path), LIMIT).map_err(|error| {
                 Failure::new(format!("failed to read the calibration `{path}`"))
                     .caused_by(error)
                     .hint("give a file of `k3plan calibrate -o`, or `public`, or `none`")

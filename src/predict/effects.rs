@@ -13,6 +13,7 @@ use simulator::metadata::{Builder, builders};
 
 use super::calibration::{CalibrationFile, NINETY};
 use crate::failure::Failure;
+use crate::input_file;
 
 /// A case, as its line says it.
 #[derive(Debug, Clone, Deserialize)]
@@ -184,7 +185,7 @@ impl Effect {
 /// # Errors
 /// Names the file and the line.
 pub(crate) fn read(path: &Path, calibration: &str) -> Result<Vec<Effect>, Failure> {
-    let text = std::fs::read_to_string(path)
+    let text = input_file::text(path, input_file::SETTINGS)
         .map_err(|error| Failure::new(format!("failed to read `{}`", path.display())).caused_by(error))?;
     let mut cases = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use simulator::cost::calibrate::Point;
 
 use crate::failure::Failure;
+use crate::input_file;
 
 /// The largest file of points that is read, bytes.
 const LIMIT: u64 = 256 << 20;
@@ -78,9 +79,5 @@ pub(crate) fn read(paths: &[std::path::PathBuf], peaks: Peaks) -> Result<Vec<Mea
 
 fn text_of(path: &Path) -> Result<String, Failure> {
     let failed = || Failure::new(format!("failed to read `{}`", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed().caused_by(error))?.len();
-    if size > LIMIT {
-        return Err(failed().caused_by(format!("it is larger than {} MiB", LIMIT >> 20)));
-    }
-    std::fs::read_to_string(path).map_err(|error| failed().caused_by(error))
+    input_file::text(path, LIMIT).map_err(|error| failed().caused_by(error))
 }

@@ -10,6 +10,7 @@ use super::tree::{self, BYTES, Node, Place, Source, Value};
 use super::written::Written;
 use super::{Scenario, engine, recorded, written, zoo};
 use crate::failure::Failure;
+use crate::input_file;
 use crate::record::{LineKind, read};
 
 /// How many files may extend one another.
@@ -241,7 +242,7 @@ fn text(path: &Path) -> Result<Text, Failure> {
             .read_to_end(&mut bytes)
             .map_err(|error| failed().caused_by(error))?;
     } else {
-        let file = read::open(path).map_err(|error| missing(path, &error))?;
+        let file = input_file::open(path).map_err(|error| missing(path, &error))?;
         let metadata = file.metadata().map_err(|error| failed().caused_by(error))?;
         if metadata.is_dir() {
             return Err(failed()

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::spelling::Speller;
 use crate::failure::Failure;
+use crate::input_file;
 
 /// What is sent, how much of it, and when. Names are those of `vllm bench serve` where it has them.
 #[derive(clap::Args, Debug, Clone)]
@@ -379,7 +380,7 @@ impl LoadArgs {
             let path = self.dataset_path.as_ref().ok_or_else(|| {
                 Failure::new("the data set has no file").hint("name it with `--dataset-path`")
             })?;
-            let text = std::fs::read_to_string(path)
+            let text = input_file::text(path, input_file::DATA)
                 .map_err(|source| failed(DatasetError::File { path: path.clone(), source }))?;
             let (count, length) = (self.num_prompts, self.dataset_output_len);
             match self.dataset_name {

@@ -23,6 +23,7 @@ use super::result::Measured;
 use super::server_log;
 use super::table::Live;
 use crate::failure::Failure;
+use crate::input_file;
 use crate::terminal::Terminal;
 
 /// Which server is measured, and with what.
@@ -45,9 +46,33 @@ pub(super) struct Measurement<'a> {
 /// A signal ends a run early; what it had stays.
 pub(super) type Cancel = tokio::sync::watch::Receiver<bool>;
 
+/// The largest file of certificates, bytes.
+const CERTIFICATES: u64 = 16 << 20;
+
 impl Measurement<'_> {
+    /// Refuses files that cannot be read before anything is measured.
+    fn hold_files(&self) -> Result<(), Failure> {
+        let certificates = if let Trust::File(path) = self.trust { Some(path.as_path()) } else { None };
+        // It is read where it is resumed; a log may still grow.
+        let journal = self.journal.filter(|path| self.resume && path.exists());
+        for (path, most) in [
+            (certificates, CERTIFICATES),
+            (journal, input_file::DATA),
+            (self.load.dataset_path.as_deref(), input_file::DATA),
+            (self.server_log.as_deref(), u64::MAX),
+        ] {
+            if let Some(path) = path {
+                input_file::hold_to(path, most).map_err(|error| {
+                    Failure::new(format!("failed to read `{}`", path.display())).caused_by(error)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Measures.
     pub(super) fn run(self, cancel: &Cancel, terminal: &mut Terminal<'_>) -> Result<Measured, Failure> {
+        self.hold_files()?;
         let load = self.load;
         let (limits, arrivals) = (load.limits()?, load.arrivals()?);
         let patience = limits.connect.min(Duration::from_secs(10));
@@ -252,15 +277,8 @@ pub(super) fn chunks(records: &[RequestRecord]) -> Option<String> {
 
 fn server(target: &Target, facts: &ServerFacts, log: Option<&Path>, notes: &mut Vec<String>) -> Value {
     let log = log.and_then(|path| {
-        match crate::record::read::open(path)
-            .and_then(|file| planner::import::log::read_from(std::io::BufReader::new(file)))
-        {
-            Ok(log) => Some(log),
-            Err(error) => {
-                notes.push(format!("the server's log `{}` could not be read: {error}", path.display()));
-                None
-            }
-        }
+        let read = server_log::read(path);
+        read.map_err(|failure| notes.push(failure.in_one_line())).ok()
     });
     json!({
         "url": target.to_string(),

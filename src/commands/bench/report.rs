@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use executor::compare::read::lines_fit;
 use executor::load::journal::Kept;
 use executor::load::run::Warmups;
 use executor::load::summary::{Goodput, Summary};
+use planner::import::json::Budget;
+use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 
 use super::load_args::Latency;
@@ -15,6 +18,7 @@ use super::table::{self, Shown};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::input_file;
 use crate::terminal::Terminal;
 
 /// Report what a result file holds, or the journal of a run, whether it came to its end or not.
@@ -34,18 +38,22 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
-    let failed = |error: std::io::Error| {
-        Failure::new(format!("failed to read `{}`", args.file.display())).caused_by(error)
-    };
-    if !args.file.metadata().map_err(failed)?.is_file() {
-        // A device or a pipe may have no end.
-        return Err(Failure::new(format!("`{}` is no regular file", args.file.display())).into());
+    let failed = || Failure::new(format!("failed to read `{}`", args.file.display()));
+    let bytes = input_file::bytes(&args.file, input_file::DATA).map_err(|error| failed().caused_by(error))?;
+    let budget = Budget::new(MEMORY);
+    let mut parser = serde_json::Deserializer::from_slice(&bytes);
+    let document = budget.value(&LISTS).deserialize(&mut parser).ok().filter(|_| parser.end().is_ok());
+    if budget.is_exceeded() {
+        return Err(failed()
+            .caused_by(format!("its values would take more than {} MiB", MEMORY >> 20))
+            .hint("take out what is not shown, as in `jq 'del(.NAME)'`")
+            .into());
     }
-    let bytes = std::fs::read(&args.file).map_err(failed)?;
-    let document = serde_json::from_slice::<Value>(&bytes).ok();
     if let Some(result) = document.filter(|document| !document.get("line").is_some_and(Value::is_string)) {
         return report_result(args, result, terminal);
     }
+    lines_fit(&bytes)
+        .map_err(|line| failed().caused_by(format!("line {line} holds too much for a request")))?;
     let kept = Kept::parse(&args.file, &bytes)
         .map_err(|error| Failure::new("failed to read the journal").caused_by(error))?;
     let percentiles: &[f64] =
@@ -83,6 +91,9 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     }
     tell(terminal, measured, args.json)
 }
+
+/// Memory that the values of a result may take beside its lists, bytes.
+const MEMORY: usize = 192 << 20;
 
 /// The lists of single requests in a result.
 const LISTS: [&str; 9] = [

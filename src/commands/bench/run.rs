@@ -23,6 +23,7 @@ use super::serve::{Access, journal_beside, write_result};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::input_file;
 use crate::terminal::Terminal;
 use experiment::{Arm, Experiment, Step};
 use start::Up;
@@ -58,6 +59,9 @@ struct Session<'a> {
     registry: RefCell<Registry>,
 }
 
+/// The largest experiment file, bytes.
+const EXPERIMENT: u64 = 1 << 20;
+
 /// Why an experiment did not come to its end.
 enum Stopped {
     Signal,
@@ -79,7 +83,7 @@ impl From<io::Error> for Stopped {
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ended> {
     let secret = args.access.secret()?;
-    let text = read_bounded(&args.experiment).map_err(|error| {
+    let text = input_file::text(&args.experiment, EXPERIMENT).map_err(|error| {
         Failure::new(format!("failed to read the experiment `{}`", args.experiment.display()))
             .caused_by(error)
     })?;
@@ -366,18 +370,6 @@ fn tell_measured(arm: &Arm, step: Step, measured: &Measured, terminal: &mut Term
         writeln!(terminal.err, "warning: {bottleneck}")?;
     }
     terminal.out.flush()
-}
-
-/// The text of a file that is no longer than an experiment can be.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    use io::Read as _;
-    const MOST: u64 = 1 << 20;
-    let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
-    if read as u64 > MOST {
-        return Err(io::Error::other(format!("it is longer than {MOST} bytes")));
-    }
-    Ok(text)
 }
 
 fn tell_comparison(

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use executor::load::secret::Secret;
+use executor::load::secret::{Secret, SecretError};
 use executor::load::target::Target;
 use executor::load::tls::Trust;
 
@@ -14,6 +14,7 @@ use super::table::{self, MEANING};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::input_file;
 use crate::output_file::is_special;
 use crate::terminal::Terminal;
 
@@ -78,6 +79,9 @@ pub(super) struct Args {
     load: LoadArgs,
 }
 
+/// The largest file of a key, bytes.
+const KEY: u64 = 64 << 10;
+
 /// How the server is reached.
 #[derive(clap::Args)]
 pub(super) struct Access {
@@ -113,7 +117,9 @@ impl Access {
     pub(super) fn secret(&self) -> Result<Option<Secret>, Failure> {
         let failed = |error| Failure::new("failed to read the API key").caused_by(error);
         if let Some(path) = &self.api_key_file {
-            return Secret::from_file(path).map(Some).map_err(failed);
+            let text = input_file::text(path, KEY)
+                .map_err(|source| failed(SecretError::File { path: path.clone(), source }))?;
+            return Secret::new(text.trim(), &format!("`{}`", path.display())).map(Some).map_err(failed);
         }
         let name = self.api_key_env.as_deref().unwrap_or("OPENAI_API_KEY");
         // What is no name may be the key itself, given by mistake.

@@ -1,7 +1,23 @@
 //! What a result keeps of the server's log: its KV cache groups and the flags that it was started with.
 
-use planner::import::log::{ServerLog, Value};
+use std::io::BufReader;
+use std::path::Path;
+
+use planner::import::log::{self, ServerLog, Value};
 use serde_json::json;
+
+use crate::failure::Failure;
+use crate::input_file;
+
+/// What a log says; it may be of any size.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn read(path: &Path) -> Result<ServerLog, Failure> {
+    input_file::open(path).and_then(|file| log::read_from(BufReader::new(file))).map_err(|error| {
+        Failure::new(format!("failed to read the server's log `{}`", path.display())).caused_by(error)
+    })
+}
 
 /// How many KV cache groups the server made; `None` where the log does not tell.
 pub(super) fn groups(log: &ServerLog) -> Option<usize> {

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::load::Loaded;
 use crate::failure::Failure;
+use crate::input_file;
 
 /// Takes out the scenarios that the change cannot touch, and gives their keys.
 ///
@@ -78,7 +79,9 @@ fn is_changed(path: &Path, top: &Path, changed: &[String]) -> bool {
 fn extended(path: &Path) -> Vec<PathBuf> {
     // Lines of recorded cases extend nothing, and can be many.
     let yaml = path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
-    let Some(text) = yaml.then(|| std::fs::read_to_string(path).ok()).flatten() else { return Vec::new() };
+    let Some(text) = yaml.then(|| input_file::text(path, input_file::SETTINGS).ok()).flatten() else {
+        return Vec::new();
+    };
     let folder = path.parent().unwrap_or(Path::new(""));
     text.split("extends")
         .skip(1)

@@ -7,6 +7,7 @@ use simulator::workload::{Arrival, Length, Synthetic, Workload, trace};
 
 use super::adapter::Setup;
 use crate::failure::Failure;
+use crate::input_file;
 use crate::scenario::Scenario;
 
 /// Which requests come.
@@ -85,7 +86,7 @@ impl LoadArgs {
         let output = length("--output", &self.output)?;
         let workload = if let Some(path) = &self.workload {
             let fail = || Failure::new(format!("failed to read `{}`", path.display()));
-            let text = std::fs::read_to_string(path).map_err(|error| fail().caused_by(error))?;
+            let text = input_file::text(path, input_file::DATA).map_err(|error| fail().caused_by(error))?;
             let requests = trace::parse(&text, output.most).map_err(|error| {
                 fail().caused_by(error).hint(
                     "a line is a JSON object with `timestamp`, `input_length`, `output_length` and `hash_ids`, \

@@ -1,13 +1,13 @@
 //! A table of measured operators: Parquet, or comma-separated text with a heading.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
 use crate::failure::Failure;
+use crate::input_file;
 
 /// The largest table that is read, bytes.
 const LIMIT: u64 = 256 << 20;
@@ -40,7 +40,7 @@ impl Table {
         let failed = |cause: &dyn std::fmt::Display| {
             Failure::new(format!("failed to read `{}`", path.display())).caused_by(cause)
         };
-        let file = File::open(path).map_err(|error| failed(&error))?;
+        let file = input_file::open(path).map_err(|error| failed(&error))?;
         let size = file.metadata().map_err(|error| failed(&error))?.len();
         if size > LIMIT {
             return Err(failed(&format!("it is larger than {} MiB", LIMIT >> 20)));

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args as _, FromArgMatches as _};
 use planner::group;
 use planner::import::beside::{self, Row, Verdict};
-use planner::import::log::{self, ServerLog};
+use planner::import::log::ServerLog;
 
 use super::experiment::Arm;
 use crate::commands::bench::server_log;
@@ -31,7 +31,7 @@ pub(super) fn check(arm: &Arm, log: Option<&Path>) -> Result<(), Failure> {
     if arm.expected_groups.is_none() && arm.plan.is_none() {
         return Ok(());
     }
-    let log = log::read(&log.map(std::fs::read).and_then(Result::ok).unwrap_or_default());
+    let log = log.map_or_else(|| Ok(ServerLog::default()), server_log::read)?;
     if let Some(expected) = arm.expected_groups {
         hold_count(arm, &log, expected, "are expected")
             .map_err(|failure| failure.hint("or correct `expected_groups`"))?;
