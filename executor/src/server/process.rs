@@ -1,7 +1,7 @@
 //! A server that we start and end: in a process group of its own, so that its workers end with it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -96,7 +96,7 @@ impl ServerProcess {
 
     /// The last lines of its outputs.
     pub fn last_lines(&self, count: usize) -> String {
-        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = end_of(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
         lines.get(lines.len().saturating_sub(count)..).unwrap_or(&[]).join("\n")
@@ -143,4 +143,15 @@ impl Drop for ServerProcess {
             let _ = if self.patience.is_zero() { self.kill() } else { self.stop(self.patience) };
         }
     }
+}
+/// The end of a file of any size.
+fn end_of(path: &Path) -> io::Result<Vec<u8>> {
+    /// More than a few lines are, bytes.
+    const MOST: u64 = 256 << 10;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(MOST)))?;
+    let mut text = Vec::new();
+    file.take(MOST).read_to_end(&mut text)?;
+    Ok(text)
 }
