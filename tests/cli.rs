@@ -12,6 +12,7 @@ mod explain;
 mod fit;
 mod import_hf;
 mod import_log;
+mod inputs;
 mod model_flags;
 mod optimize;
 mod plan;
