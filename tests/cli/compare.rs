@@ -257,6 +257,11 @@ fn hostile_and_large_files_need_little_memory() {
         assert_eq!(code, Some(2), "{name}: {said}");
         assert!(said.starts_with("error: ") && said.len() < 1500, "{name}: {said}");
     }
+    // Many documents are read in one pass.
+    let record = "{\"metadata\":{},\"metrics\":{\"time_to_first_token\":{\"value\":5.0,\"unit\":\"ms\"}}}\n";
+    folder.write("records.jsonl", &record.repeat(100_000));
+    let (code, said) = within("records.jsonl", 100_000);
+    assert_eq!(code, Some(0), "{said}");
     // As `vllm bench serve --save-detailed` writes it.
     let gaps = format!("[{}0.0171234567891234]", "0.0123456789012345, ".repeat(255));
     let texts = format!("\"{}\"", "word ".repeat(200));

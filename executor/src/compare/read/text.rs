@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use planner::import::json::Budget;
-use serde::de::DeserializeSeed as _;
+use serde::de::{DeserializeSeed as _, IgnoredAny};
 
 use super::document::{Document, Whole};
 use super::{MEMORY, ReadError};
@@ -18,23 +18,28 @@ pub(super) fn looks_like_json(text: &str) -> bool {
 
 /// The JSON documents of a text, of which [`quote_non_numbers`] was asked, one after the other.
 pub(super) fn documents(file: &str, text: &str) -> impl Iterator<Item = Result<Document, ReadError>> {
-    let mut rest = serde_json::Deserializer::from_str(text);
+    let not_json = |error: &serde_json::Error, lines_before: usize| ReadError::NotJson {
+        file: file.to_owned(),
+        cause: plain_cause(error),
+        line: lines_before + error.line(),
+        column: error.column(),
+    };
+    // Where a document ends is asked first: only a stream tells, and it takes no seed.
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let mut ended = false;
     std::iter::from_fn(move || {
-        if ended || rest.end().is_ok() {
-            return None;
-        }
-        let budget = Budget::new(MEMORY);
-        let document = Whole(&budget).deserialize(&mut rest).map_err(|error| {
-            if budget.is_exceeded() {
-                return ReadError::TooLarge { file: file.to_owned(), most_mib: MEMORY >> 20 };
-            }
-            ReadError::NotJson {
-                file: file.to_owned(),
-                cause: plain_cause(&error),
-                line: error.line(),
-                column: error.column(),
-            }
+        let start = stream.byte_offset();
+        let next = if ended { None } else { stream.next() }?;
+        let document = next.map_err(|error| not_json(&error, 0)).and_then(|_| {
+            let budget = Budget::new(MEMORY);
+            let (before, after) = text.split_at(start);
+            let own = after.get(..stream.byte_offset() - start).unwrap_or(after);
+            Whole(&budget).deserialize(&mut serde_json::Deserializer::from_str(own)).map_err(|error| {
+                if budget.is_exceeded() {
+                    return ReadError::TooLarge { file: file.to_owned(), most_mib: MEMORY >> 20 };
+                }
+                not_json(&error, before.matches('\n').count())
+            })
         });
         ended = document.is_err();
         Some(document)
