@@ -3,7 +3,6 @@
 //! It comes from an environment variable or a file, never from the command line, and leaves only as a header.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 /// Stands where a key stood.
 const SHOWN: &str = "[key]";
@@ -17,14 +16,6 @@ pub struct Secret(String);
 /// Why a key could not be read; the text never holds a part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The file could not be read.
-    #[error("the key file `{path}` could not be read: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
     /// Something that cannot stand in a header.
     #[error("the key from {from} is empty or holds characters that a header cannot carry")]
     Unfit {
@@ -34,17 +25,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// The key as it stands in a file, without white space around it.
-    ///
-    /// # Errors
-    /// When the file cannot be read or holds no key.
-    pub fn from_file(path: &Path) -> Result<Self, SecretError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| SecretError::File { path: path.to_owned(), source })?;
-        Self::new(text.trim(), &format!("`{}`", path.display()))
-    }
-
-    /// The key as it stands in an environment variable; `from` names the variable.
+    /// A key; `from` names the variable or file that it stands in.
     ///
     /// # Errors
     /// When it is empty or not fit for a header.

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use executor::load::secret::{Secret, SecretError};
+use executor::load::secret::Secret;
 use executor::load::target::Target;
 use executor::load::tls::Trust;
 
@@ -117,8 +117,10 @@ impl Access {
     pub(super) fn secret(&self) -> Result<Option<Secret>, Failure> {
         let failed = |error| Failure::new("failed to read the API key").caused_by(error);
         if let Some(path) = &self.api_key_file {
-            let text = input_file::text(path, KEY)
-                .map_err(|source| failed(SecretError::File { path: path.clone(), source }))?;
+            let text = input_file::text(path, KEY).map_err(|source| {
+                let place = format!("the key file `{}` could not be read: {source}", path.display());
+                Failure::new("failed to read the API key").caused_by(place)
+            })?;
             return Secret::new(text.trim(), &format!("`{}`", path.display())).map(Some).map_err(failed);
         }
         let name = self.api_key_env.as_deref().unwrap_or("OPENAI_API_KEY");
