@@ -67,7 +67,8 @@ impl Delivered {
         let whole = span > 0.0;
         Self {
             rate_asked,
-            rate_sent: if whole { records.len().saturating_sub(1) as f64 / span } else { 0.0 },
+            // The last of n requests is due after n / rate, as the first is after one gap.
+            rate_sent: if whole { records.len() as f64 / last } else { 0.0 },
             concurrency_asked,
             concurrency_mean: if whole { busy / span } else { records.len() as f64 },
         }

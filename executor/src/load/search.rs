@@ -58,6 +58,25 @@ pub fn whole(count: f64) -> usize {
     count.ceil().clamp(1.0, MOST) as usize
 }
 
+/// Whether requests pile up at a server: more are under way when the last is sent than in the middle, by more than
+/// chance. `sent` holds when each was sent and how long it took, in seconds.
+///
+/// Nothing is said where one takes a quarter of the run or more at the least: then their number grows anyway.
+pub fn piles_up(sent: &[(f64, f64)]) -> bool {
+    /// Growth below this share of what was sent is none.
+    const LEAST: f64 = 0.05;
+    let last = sent.iter().map(|(start, _)| *start).fold(0.0, f64::max);
+    let quickest = sent.iter().map(|(_, latency)| *latency).fold(f64::INFINITY, f64::min);
+    if quickest > last / 4.0 {
+        return false;
+    }
+    let under_way =
+        |at: f64| sent.iter().filter(|(start, latency)| *start <= at && start + latency > at).count() as f64;
+    let (middle, end) = (under_way(last / 2.0), under_way(last));
+    // Two counts of independent arrivals differ by the root of their sum.
+    end - middle > LEAST * sent.len() as f64 && end - middle > 3.0 * (end + middle).sqrt()
+}
+
 /// The loads that are tried.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bounds {
@@ -158,6 +177,26 @@ mod tests {
         assert_eq!(verdict(fewest(0.9), fewest(0.9), 0.9), Verdict::Meets);
         assert_eq!(verdict(80, 100, 0.9), Verdict::Misses);
         assert_eq!((verdict(0, 0, 0.9), fewest(0.0)), (Verdict::Misses, 1));
+    }
+
+    #[test]
+    fn a_server_that_falls_behind_piles_requests_up() {
+        // 40 a second for 10 s, each of 0.1 s, by a server that ends `capacity` a second.
+        let sent = |capacity: f64| -> Vec<(f64, f64)> {
+            let mut free = 0.0_f64;
+            (0..400)
+                .map(|place| {
+                    let start = f64::from(place) / 40.0;
+                    free = (free + 1.0 / capacity).max(start);
+                    (start, 0.1 + free - start)
+                })
+                .collect()
+        };
+        assert!(piles_up(&sent(20.0)) && piles_up(&sent(30.0)));
+        assert!(!piles_up(&sent(41.0)) && !piles_up(&sent(400.0)) && !piles_up(&[]));
+        // Long answers are not a pile.
+        let long: Vec<_> = sent(400.0).into_iter().map(|(start, _)| (start, 7.0)).collect();
+        assert!(!piles_up(&long));
     }
 
     #[test]

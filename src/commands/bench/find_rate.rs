@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use executor::load::client_cost::Bottleneck;
-use executor::load::search::{Bounds, Search, Verdict, fewest, whole};
+use executor::load::search::{Bounds, Search, Verdict, fewest, piles_up, whole};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,7 +20,8 @@ use crate::terminal::Terminal;
 ///
 /// Each probe is an open loop with prompts of its own, of `--seconds` and at least as many requests as the share needs to be
 /// shown, `--num-prompts` at most. From `--from` the rate doubles until a probe misses; then the middle is taken. A request
-/// that fails keeps no limit. Exit 1 when even `--from` misses, or when a signal ends the search.
+/// that fails keeps no limit, and a rate at which requests pile up at the server misses. Exit 1 when even `--from` misses, or
+/// when a signal or a server that is gone ends the search.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The server, as in http://127.0.0.1:8000.
@@ -93,7 +94,8 @@ struct Tried {
     median_tpot_ms: f64,
     /// Output tokens a second.
     output_throughput: f64,
-    /// `meets`, `misses`, `undecided`, or `not sent` where the client was too slow.
+    /// `meets`, `misses`, `undecided`; `falls behind`, a miss, where requests pile up at the server; or `not sent` where
+    /// the client was too slow.
     verdict: &'static str,
 }
 
@@ -145,6 +147,11 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         std::fs::create_dir_all(folder).map_err(|error| {
             Failure::new(format!("failed to make the folder `{}`", folder.display())).caused_by(error)
         })?;
+        if folder.join(probe_name(0)).exists() {
+            return Err(Failure::new(format!("`{}` holds the probes of another search", folder.display()))
+                .hint("name another folder by `--output`")
+                .into());
+        }
     }
     let cancel = stop_on_signals();
     let mut search =
@@ -179,9 +186,20 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             server_log: None,
             detailed: true,
         }
-        .run(&cancel, terminal)?;
+        .run(&cancel, terminal);
+        let measured = match measured {
+            Ok(measured) => measured,
+            // What was found before stays.
+            Err(failure) if !report.probes.is_empty() => {
+                write!(terminal.err, "{failure}")?;
+                report.stopped = Some(failure.message);
+                interrupted = true;
+                break;
+            }
+            Err(failure) => return Err(failure.into()),
+        };
         if let Some(folder) = &args.output {
-            write_result(&folder.join(format!("probe-{place:03}.json")), &measured)?;
+            write_result(&folder.join(probe_name(place)), &measured)?;
         }
         if measured.interrupted || *cancel.borrow() {
             interrupted = true;
@@ -205,6 +223,10 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     Ok(if found { Exit::Fine } else { Exit::CheckSaysNo })
 }
 
+fn probe_name(place: usize) -> String {
+    format!("probe-{place:03}.json")
+}
+
 /// What a probe says of its rate.
 fn judge(
     measured: &Measured,
@@ -215,6 +237,9 @@ fn judge(
 ) -> Tried {
     let summary = &measured.summary;
     let limits = load.goodput();
+    let sent: Vec<(f64, f64)> =
+        measured.records.iter().map(|record| (record.start, record.latency)).collect();
+    let behind = piles_up(&sent);
     let kept = measured.records.iter().filter(|record| record.succeeded() && limits.is_good(record)).count();
     let signs = measured.client.as_ref().map_or(&[][..], |(_, _, signs)| signs);
     let late = signs.iter().find(|sign| matches!(sign, Bottleneck::Undelivered { .. }));
@@ -224,7 +249,9 @@ fn judge(
         search.stop();
         "not sent"
     } else {
-        match search.tell(kept, measured.records.len()) {
+        // A rate that the server falls behind at is met by no request for long.
+        match search.tell(if behind { 0 } else { kept }, measured.records.len()) {
+            _ if behind => "falls behind",
             Verdict::Meets => "meets",
             Verdict::Misses => "misses",
             Verdict::Undecided => "undecided",
