@@ -116,9 +116,6 @@ pub enum ReadError {
     },
 }
 
-/// Memory that the values of a file may take beside its lists of single requests, bytes.
-const MEMORY: usize = 192 << 20;
-
 /// The most runs of a file.
 const RUNS: usize = 10_000;
 
@@ -162,13 +159,14 @@ fn read_json(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
     let quoted = text::quote_non_numbers(text);
     let mut documents = text::documents(file, &quoted);
     let Some(first) = documents.next().transpose()? else { return Ok(Vec::new()) };
-    let mut second = documents.next().transpose()?;
-    if let Document::One(content) = &first
-        && second.is_some()
-        && aiperf::is_record(&content.value)
-    {
+    let second = documents.next().transpose()?;
+    let are_several = second.is_some();
+    let are_records =
+        matches!(&first, Document::One(content) if are_several && aiperf::is_record(&content.value));
+    let documents = [Some(first), second].into_iter().flatten().map(Ok).chain(documents);
+    if are_records {
         let mut records = aiperf::Records::new(file);
-        for document in [Ok(first)].into_iter().chain(second.map(Ok)).chain(documents) {
+        for document in documents {
             if let Document::One(content) = document? {
                 records.add(&content.value)?;
             }
@@ -176,16 +174,9 @@ fn read_json(file: &str, text: &str) -> Result<Vec<Run>, ReadError> {
         return Ok(vec![records.run()]);
     }
     let mut runs = Vec::new();
-    if second.is_none() {
-        read_document(file, first, &mut runs)?;
-        return Ok(runs);
-    }
-    read_document(&format!("{file}#1"), first, &mut runs)?;
-    let mut number = 2;
-    while let Some(document) = second {
-        read_document(&format!("{file}#{number}"), document, &mut runs)?;
-        number += 1;
-        second = documents.next().transpose()?;
+    for (index, document) in documents.enumerate() {
+        let name = if are_several { format!("{file}#{}", index + 1) } else { file.to_owned() };
+        read_document(&name, document?, &mut runs)?;
     }
     Ok(runs)
 }

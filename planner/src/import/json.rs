@@ -11,34 +11,40 @@ use serde_json::{Map, Value};
 
 /// JSON as Python writes it: `Infinity`, `-Infinity` and `NaN` outside of strings become null.
 pub fn python_json(text: &str) -> Cow<'_, str> {
+    replace_non_numbers(text, |_| Cow::Borrowed("null"))
+}
+
+/// JSON as Python writes it, with something else for each `Infinity`, `-Infinity` and `NaN` outside of strings.
+pub fn replace_non_numbers(text: &str, with: impl Fn(&'static str) -> Cow<'static, str>) -> Cow<'_, str> {
+    const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut in_string = false;
-    while let Some(character) = rest.chars().next() {
-        let word =
-            ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| !in_string && rest.starts_with(word));
-        if let Some(word) = word {
-            out.push_str("null");
-            rest = &rest[word.len()..];
+    let mut out = String::with_capacity(text.len() + text.len() / 64 + 16);
+    let (mut in_string, mut skip_to, mut copied) = (false, 0, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if at < skip_to {
             continue;
         }
-        let mut length = character.len_utf8();
-        if character == '\\' && in_string {
-            length += rest[1..].chars().next().map_or(0, char::len_utf8);
-        } else if character == '"' {
-            in_string = !in_string;
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => skip_to = at + 2,
+            b'-' | b'I' | b'N' if !in_string => {
+                let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(**word)) else { continue };
+                out.push_str(&text[copied..at]);
+                out.push_str(&with(word));
+                skip_to = at + word.len();
+                copied = skip_to;
+            }
+            _ => {}
         }
-        out.push_str(&rest[..length]);
-        rest = &rest[length..];
     }
+    out.push_str(&text[copied..]);
     Cow::Owned(out)
 }
 
 /// Memory that the values of one text may take, bytes.
-const MEMORY: usize = 192 << 20;
+pub const MEMORY: usize = 192 << 20;
 /// Entries of a list or a map that are kept of a config: more than a model can have layers. Vocabularies have more,
 /// and nothing reads those.
 const ENTRIES: usize = 200_000;
@@ -130,6 +136,14 @@ impl Budget {
         Err(E::custom(format!("its values would take more than {} MiB", self.most >> 20)))
     }
 
+    /// Takes what an entry of a map takes beside its value.
+    ///
+    /// # Errors
+    /// If less is left.
+    pub fn take_pair<E: Error>(&self, is_first: bool, key: &str) -> Result<(), E> {
+        self.take(if is_first { NODE } else { 2 * PAIR } + key.len() + ALLOCATION)
+    }
+
     /// Whether it was ever asked for more than was left, so that an error is about size and not about JSON.
     pub fn is_exceeded(&self) -> bool {
         self.exceeded.get()
@@ -214,8 +228,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut map = Map::new();
         while map.len() < self.entries {
             let Some(key) = access.next_key::<String>()? else { return Ok(map.into()) };
-            let node = if map.is_empty() { NODE } else { 2 * PAIR };
-            self.budget.take(node + key.len() + ALLOCATION)?;
+            self.budget.take_pair(map.is_empty(), &key)?;
             let value = if self.without.contains(&key.as_str()) {
                 access.next_value::<IgnoredAny>()?;
                 Value::Null

@@ -6,7 +6,7 @@ use executor::compare::read::lines_fit;
 use executor::load::journal::Kept;
 use executor::load::run::Warmups;
 use executor::load::summary::{Goodput, Summary};
-use planner::import::json::Budget;
+use planner::import::json::{Budget, MEMORY};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 
@@ -91,9 +91,6 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     }
     tell(terminal, measured, args.json)
 }
-
-/// Memory that the values of a result may take beside its lists, bytes.
-const MEMORY: usize = 192 << 20;
 
 /// The lists of single requests in a result.
 const LISTS: [&str; 9] = [

@@ -26,10 +26,6 @@ const WITHOUT: [&str; 8] = [
 
 /// What an empty object takes, bytes.
 const DOCUMENT: usize = size_of::<Document>() + size_of::<Content>() + 16;
-/// What an object takes once it has an entry, bytes.
-const NODE: usize = 12 * (size_of::<String>() + size_of::<Value>()) + 16;
-/// What an entry of an object takes beside its key and value, bytes.
-const PAIR: usize = 2 * (size_of::<String>() + size_of::<Value>()) + 16;
 /// What a value of a list of single requests takes with the room to grow, bytes.
 const ENTRY: usize = 2 * size_of::<Option<f64>>();
 
@@ -149,7 +145,7 @@ impl<'de> Visitor<'de> for Whole<'_> {
         let mut map = Map::new();
         let mut requests = Requests::default();
         while let Some(key) = access.next_key::<String>()? {
-            budget.take(if map.is_empty() { NODE } else { PAIR } + key.len())?;
+            budget.take_pair(map.is_empty(), &key)?;
             let figures = || List(Column { budget, of: Entry::figure, entries: Vec::new() });
             match key.as_str() {
                 "ttfts" => requests.ttfts = access.next_value_seed(figures())?.map(|list| list.entries),

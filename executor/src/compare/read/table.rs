@@ -5,9 +5,9 @@
 //! or `run` column; and one row a figure, with a column `metric` and pairs of columns `X_mean`, `X_sd` (each
 //! pair gives the runs labelled `side=X`). All other columns are labels.
 
-use planner::import::json::Budget;
+use planner::import::json::{Budget, MEMORY};
 
-use super::{MEMORY, RUNS, ReadError};
+use super::{RUNS, ReadError};
 use crate::compare::metric::Metric;
 use crate::compare::run::{Measured, Run, Tool};
 

@@ -6,11 +6,11 @@
 
 use std::borrow::Cow;
 
-use planner::import::json::Budget;
+use planner::import::json::{Budget, MEMORY, replace_non_numbers};
 use serde::de::{DeserializeSeed as _, IgnoredAny};
 
+use super::ReadError;
 use super::document::{Document, Whole};
-use super::{MEMORY, ReadError};
 
 pub(super) fn looks_like_json(text: &str) -> bool {
     matches!(text.trim_start().chars().next(), Some('{' | '['))
@@ -54,33 +54,7 @@ fn plain_cause(error: &serde_json::Error) -> String {
 
 /// Puts quotes around Python's words for what is no number.
 pub(super) fn quote_non_numbers(text: &str) -> Cow<'_, str> {
-    const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
-    if !WORDS.iter().any(|word| text.contains(word)) {
-        return Cow::Borrowed(text);
-    }
-    let mut quoted = String::with_capacity(text.len() + text.len() / 64 + 16);
-    let (mut in_string, mut skip_to, mut copied) = (false, 0, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        if at < skip_to {
-            continue;
-        }
-        match byte {
-            b'"' => in_string = !in_string,
-            b'\\' if in_string => skip_to = at + 2,
-            b'-' | b'I' | b'N' if !in_string => {
-                let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(**word)) else { continue };
-                quoted.push_str(&text[copied..at]);
-                quoted.push('"');
-                quoted.push_str(word);
-                quoted.push('"');
-                skip_to = at + word.len();
-                copied = skip_to;
-            }
-            _ => {}
-        }
-    }
-    quoted.push_str(&text[copied..]);
-    Cow::Owned(quoted)
+    replace_non_numbers(text, |word| Cow::Owned(format!("\"{word}\"")))
 }
 
 /// The number after `seed` in a file's name, as in `seed2`, `seed-2`, `seed_2`, `seed=2`.

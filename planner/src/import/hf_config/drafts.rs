@@ -12,6 +12,7 @@ use super::architectures;
 use super::config::Config;
 use super::dense::{self, Dense, LLAMA, Window, index};
 use super::error::ImportError;
+use super::fields;
 use super::hybrid::latent_size;
 use super::layer::{Attention, Cache, Latent, Layer, Layers};
 use super::own;
@@ -38,7 +39,10 @@ pub(super) fn append(
     // The target's file is read again for its heads, and the overrides are not told to them: `SpeculativeConfig` in
     // `vllm/config/speculative.py`, vLLM 0.32.
     let own = target.as_read();
-    draft.as_ref().filter(|draft| !draft.is_wrapped()).map_or(Ok(()), refusals::class)?;
+    if let Some(draft) = draft.as_ref().filter(|draft| !draft.is_wrapped()) {
+        fields::check(draft)?;
+        refusals::class(draft)?;
+    }
     layers.draft_from = Some(layers.layers.len());
     let prefix = match context.settings.draft_prefix.as_str() {
         "" => String::new(),

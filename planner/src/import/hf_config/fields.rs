@@ -16,34 +16,32 @@ use super::error::ImportError;
 use super::model_dtype;
 use crate::engine::EngineVersion;
 
-/// One model type's line.
-#[derive(Debug, Default)]
-struct Row {
+/// What a model type's line says after its name; it is taken apart where it is asked, since a config asks two or three.
+#[derive(Debug, Clone, Copy)]
+struct Row(&'static str);
+
+impl Row {
     /// The class of `MODEL_MAPPING_NAMES`, where the model type has one.
-    model: Option<&'static str>,
-    /// The fields, each with the code of what it takes.
-    codes: BTreeMap<&'static str, &'static str>,
+    fn model(self) -> Option<&'static str> {
+        self.0.split(' ').find_map(|word| word.strip_prefix('='))
+    }
+
+    /// The code of what a field takes.
+    fn code(self, field: &str) -> Option<&'static str> {
+        let kinds = self.0.split(' ').filter_map(|word| word.split_once(':'));
+        kinds
+            .into_iter()
+            .find(|(_, fields)| fields.split(',').any(|name| name == field))
+            .map(|(code, _)| code)
+    }
 }
 
 static ROWS: LazyLock<BTreeMap<&'static str, Row>> = LazyLock::new(|| {
-    include_str!("fields.txt")
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            let name = words.next()?;
-            let mut row = Row::default();
-            for word in words {
-                match (word.strip_prefix('='), word.split_once(':')) {
-                    (Some(model), _) => row.model = Some(model),
-                    (None, Some((code, fields))) => {
-                        row.codes.extend(fields.split(',').map(|field| (field, code)));
-                    }
-                    (None, None) => {}
-                }
-            }
-            Some((name, row))
-        })
-        .collect()
+    let line = |line: &'static str| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        (name, Row(rest))
+    };
+    include_str!("fields.txt").lines().map(line).collect()
 });
 
 /// The row of what every class has.
@@ -56,12 +54,12 @@ pub(super) fn is_known(model_type: &str) -> bool {
 
 /// The model that vLLM takes where a config names no architecture.
 pub(super) fn model_of(model_type: &str) -> Option<&'static str> {
-    ROWS.get(model_type)?.model
+    ROWS.get(model_type)?.model()
 }
 
 /// Whether the class of a model type checks a field of its own.
 pub(super) fn declares(model_type: &str, field: &str) -> bool {
-    ROWS.get(model_type).is_some_and(|row| row.codes.contains_key(field))
+    ROWS.get(model_type).is_some_and(|row| row.code(field).is_some())
 }
 
 /// Model types of published configs whose class comes with the checkpoint, and those of a later vLLM with its minor version.
@@ -129,7 +127,7 @@ pub(super) fn model_type(config: &Config<'_>, version: EngineVersion) -> Result<
 fn like(architecture: &str) -> Option<&'static str> {
     let stem = architecture.split("For").next().filter(|stem| !stem.is_empty())?;
     let of_stem = |model: &str| model.strip_suffix("Model") == Some(stem);
-    ROWS.iter().find(|(_, row)| row.model.is_some_and(of_stem)).map(|(name, _)| *name)
+    ROWS.iter().find(|(_, row)| row.model().is_some_and(of_stem)).map(|(name, _)| *name)
 }
 
 /// A part of a config that one class reads.
@@ -149,8 +147,8 @@ pub(super) fn check(config: &Config<'_>) -> Result<(), ImportError> {
         }
         let own = ROWS.get(model_type.as_str());
         let code = |field: &str| {
-            let every = || ROWS.get(EVERY).and_then(|row| row.codes.get(field));
-            own.and_then(|row| row.codes.get(field)).or_else(every).copied()
+            let every = || ROWS.get(EVERY).and_then(|row| row.code(field));
+            own.and_then(|row| row.code(field)).or_else(every)
         };
         let has_dtype = keys.iter().any(|(key, value)| *key == "dtype" && !value.is_null());
         for (key, value) in keys {

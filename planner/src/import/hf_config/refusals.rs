@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use super::config::{Config, whole_value, wrong};
 use super::dense::head_dim;
 use super::error::ImportError;
-use super::fields;
 use super::layer::{Cache, Layers};
 use super::platform::Platform;
 use super::rope;
@@ -37,12 +36,9 @@ const NOT_NULL: &[(&str, &str)] = &[
     ("moshi", "sliding_window"),
 ];
 
-/// Refuses what the class of a config does, a target's or a draft's.
+/// Refuses what the class of a config does, a target's or a draft's, beside what `fields` does.
 pub(super) fn class(config: &Config<'_>) -> Result<(), ImportError> {
     let config = config.as_read();
-    if !config.is_wrapped() {
-        fields::check(&config)?;
-    }
     lists::check(&config)?;
     shapes::check(&config)
 }
