@@ -99,6 +99,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The events of a stream that comes in pieces cut at such places.
+    fn events_cut(stream: &[u8], mut cuts: Vec<usize>) -> Vec<String> {
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        events(&cuts.windows(2).map(|w| &stream[w[0]..w[1]]).collect::<Vec<_>>())
+    }
+
     fn events(pieces: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
         let mut splitter = EventSplitter::default();
@@ -121,20 +128,12 @@ mod tests {
     proptest! {
         #[test]
         fn events_are_the_same_however_the_stream_is_cut(cuts in prop::collection::vec(0..STREAM.len(), 0..8)) {
-            let mut cuts = cuts;
-            cuts.extend([0, STREAM.len()]);
-            cuts.sort_unstable();
-            let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &STREAM[w[0]..w[1]]).collect();
-            prop_assert_eq!(events(&pieces), ["{\"a\":1}", "two\nlines", "é", "[DONE]"]);
+            prop_assert_eq!(events_cut(STREAM, cuts), ["{\"a\":1}", "two\nlines", "é", "[DONE]"]);
         }
 
         #[test]
         fn a_carriage_return_ends_a_line_too(cuts in prop::collection::vec(0..RETURNS.len(), 0..8)) {
-            let mut cuts = cuts;
-            cuts.extend([0, RETURNS.len()]);
-            cuts.sort_unstable();
-            let pieces: Vec<&[u8]> = cuts.windows(2).map(|w| &RETURNS[w[0]..w[1]]).collect();
-            prop_assert_eq!(events(&pieces), ["1", "two\nlines", "3", "4"]);
+            prop_assert_eq!(events_cut(RETURNS, cuts), ["1", "two\nlines", "3", "4"]);
         }
     }
 

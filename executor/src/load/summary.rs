@@ -69,8 +69,7 @@ impl Goodput {
         self.ttft.or(self.tpot).or(self.e2el).is_some()
     }
 
-    /// Whether a request that succeeded kept every limit.
-    pub fn is_good(&self, record: &RequestRecord) -> bool {
+    fn is_good(&self, record: &RequestRecord) -> bool {
         let within = |limit: Option<f64>, seconds: f64| limit.is_none_or(|limit| seconds * 1000.0 <= limit);
         within(self.ttft, record.ttft.unwrap_or(f64::INFINITY))
             && within(self.tpot, record.tpot().unwrap_or(0.0))
@@ -85,6 +84,8 @@ pub struct Summary {
     pub completed: usize,
     /// Requests that failed.
     pub failed: usize,
+    /// Completed requests that kept all limits; all of them without limits.
+    pub good: usize,
     /// Prompt tokens of the completed.
     pub total_input_tokens: u64,
     /// Output tokens of the completed.
@@ -134,6 +135,7 @@ impl Summary {
         Self {
             completed: good.len(),
             failed: records.len() - good.len(),
+            good: kept,
             total_input_tokens: input,
             total_output_tokens: output,
             duration,

@@ -144,6 +144,7 @@ impl Drop for ServerProcess {
         }
     }
 }
+
 /// The end of a file of any size.
 fn end_of(path: &Path) -> io::Result<Vec<u8>> {
     /// More than a few lines are, bytes.

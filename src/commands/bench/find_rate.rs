@@ -14,6 +14,7 @@ use super::serve::{Access, parse_target, write_result};
 use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output_file::make_folder;
 use crate::terminal::Terminal;
 
 /// Find the highest request rate at which a share of the requests keeps the limits of `--goodput`.
@@ -144,9 +145,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     let secret = args.access.secret()?;
     let trust = args.access.trust();
     if let Some(folder) = &args.output {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::new(format!("failed to make the folder `{}`", folder.display())).caused_by(error)
-        })?;
+        make_folder(folder)?;
         if folder.join(probe_name(0)).exists() {
             return Err(Failure::new(format!("`{}` holds the probes of another search", folder.display()))
                 .hint("name another folder by `--output`")
@@ -164,7 +163,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         share: args.share,
         stopped: None,
     };
-    let mut interrupted = false;
+    let mut cut_short = false;
     if !args.json {
         head(terminal)?;
     }
@@ -193,7 +192,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             Err(failure) if !report.probes.is_empty() => {
                 write!(terminal.err, "{failure}")?;
                 report.stopped = Some(failure.message);
-                interrupted = true;
+                cut_short = true;
                 break;
             }
             Err(failure) => return Err(failure.into()),
@@ -202,11 +201,11 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
             write_result(&folder.join(probe_name(place)), &measured)?;
         }
         if measured.interrupted || *cancel.borrow() {
-            interrupted = true;
+            cut_short = true;
             report.stopped = Some("a signal ended the search".to_owned());
             break;
         }
-        let tried = judge(&measured, rate, &load, &mut search, &mut report.stopped);
+        let tried = judge(&measured, rate, &mut search, &mut report.stopped);
         if !args.json {
             row(terminal, &tried)?;
         }
@@ -219,7 +218,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
     } else {
         writeln!(terminal.out, "{}", answer(&report, args))?;
     }
-    let found = report.meets.is_some() && !interrupted;
+    let found = report.meets.is_some() && !cut_short;
     Ok(if found { Exit::Fine } else { Exit::CheckSaysNo })
 }
 
@@ -228,19 +227,11 @@ fn probe_name(place: usize) -> String {
 }
 
 /// What a probe says of its rate.
-fn judge(
-    measured: &Measured,
-    rate: f64,
-    load: &LoadArgs,
-    search: &mut Search,
-    stopped: &mut Option<String>,
-) -> Tried {
+fn judge(measured: &Measured, rate: f64, search: &mut Search, stopped: &mut Option<String>) -> Tried {
     let summary = &measured.summary;
-    let limits = load.goodput();
     let sent: Vec<(f64, f64)> =
         measured.records.iter().map(|record| (record.start, record.latency)).collect();
     let behind = piles_up(&sent);
-    let kept = measured.records.iter().filter(|record| record.succeeded() && limits.is_good(record)).count();
     let signs = measured.client.as_ref().map_or(&[][..], |(_, _, signs)| signs);
     let late = signs.iter().find(|sign| matches!(sign, Bottleneck::Undelivered { .. }));
     let verdict = if let Some(late) = late {
@@ -250,7 +241,7 @@ fn judge(
         "not sent"
     } else {
         // A rate that the server falls behind at is met by no request for long.
-        match search.tell(if behind { 0 } else { kept }, measured.records.len()) {
+        match search.tell(if behind { 0 } else { summary.good }, measured.records.len()) {
             _ if behind => "falls behind",
             Verdict::Meets => "meets",
             Verdict::Misses => "misses",
@@ -260,7 +251,7 @@ fn judge(
     Tried {
         rate,
         requests: measured.records.len(),
-        good: kept,
+        good: summary.good,
         failed: summary.failed,
         median_ttft_ms: summary.ttft.median,
         median_tpot_ms: summary.tpot.median,

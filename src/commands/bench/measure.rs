@@ -46,9 +46,6 @@ pub(super) struct Measurement<'a> {
 /// A signal ends a run early; what it had stays.
 pub(super) type Cancel = tokio::sync::watch::Receiver<bool>;
 
-/// The largest file of certificates, bytes.
-const CERTIFICATES: u64 = 16 << 20;
-
 impl Measurement<'_> {
     /// Refuses files that cannot be read before anything is measured.
     fn hold_files(&self) -> Result<(), Failure> {
@@ -56,7 +53,7 @@ impl Measurement<'_> {
         // It is read where it is resumed; a log may still grow.
         let journal = self.journal.filter(|path| self.resume && path.exists());
         for (path, most) in [
-            (certificates, CERTIFICATES),
+            (certificates, input_file::SETTINGS),
             (journal, input_file::DATA),
             (self.load.dataset_path.as_deref(), input_file::DATA),
             (self.server_log.as_deref(), u64::MAX),

@@ -24,6 +24,7 @@ use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::input_file;
+use crate::output_file::make_folder;
 use crate::terminal::Terminal;
 use experiment::{Arm, Experiment, Step};
 use start::Up;
@@ -97,9 +98,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal<'_>) -> Result<Exit, Ende
         terminal.out.write_all(told.as_bytes())?;
         return Ok(exit);
     }
-    std::fs::create_dir_all(&args.output).map_err(|error| {
-        Failure::new(format!("failed to make the folder `{}`", args.output.display())).caused_by(error)
-    })?;
+    make_folder(&args.output)?;
     let session = Session {
         load: experiment.load_args()?,
         experiment: &experiment,

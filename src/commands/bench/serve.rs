@@ -15,7 +15,7 @@ use crate::cli::Ended;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::input_file;
-use crate::output_file::is_special;
+use crate::output_file::{is_special, make_folder};
 use crate::terminal::Terminal;
 
 /// Send a load to an OpenAI-compatible server and measure its answers.
@@ -252,9 +252,7 @@ impl Args {
         let wanted = self.save_result || self.result_dir.is_some();
         let name = self.output.clone().or_else(|| wanted.then(|| PathBuf::from(self.vllms_name())));
         if let Some(folder) = &self.result_dir {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Failure::new(format!("failed to make the folder `{}`", folder.display())).caused_by(error)
-            })?;
+            make_folder(folder)?;
         }
         Ok(name
             .map(|name| self.result_dir.as_ref().map_or_else(|| name.clone(), |folder| folder.join(&name))))
