@@ -99,7 +99,7 @@ fn version() -> impl Strategy<Value = EngineVersion> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     /// Every layer is in exactly one group, unless vLLM itself loses layers and refuses to start.
     #[test]

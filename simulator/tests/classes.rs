@@ -114,8 +114,6 @@ fn hold(engine: &Engine, groups: &[Group], requests: &[Asked], spacing: usize) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
-
     /// Shared prefixes that are given up in some groups, found again in others, and held meanwhile.
     #[test]
     fn what_groups_do_together_each_does_alone(

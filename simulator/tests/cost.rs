@@ -46,6 +46,24 @@ fn load(concurrency: f64, input: f64, output: f64) -> Load {
     }
 }
 
+/// What takes less time, or more than it can, when a load grows by a request or by 1,000 tokens of prompt.
+fn broken(model: &CostModel, requests: u32, input: u32, output: u32) -> Vec<&'static str> {
+    let at = |requests: u32, input: u32| {
+        model.estimate(&load(f64::from(requests), f64::from(input), f64::from(output)))
+    };
+    let (one, busier, longer) = (at(requests, input), at(requests + 1, input), at(requests, input + 1000));
+    let no_less = |a: f64, b: f64| a >= b * (1.0 - 1e-9);
+    [
+        ("TPOT falls with requests", no_less(busier.tpot, one.tpot)),
+        ("TPOT falls with tokens", no_less(longer.tpot, one.tpot)),
+        ("TTFT falls with tokens", no_less(longer.ttft, one.ttft)),
+        ("ITL is above TPOT", no_less(one.tpot, one.itl)),
+    ]
+    .into_iter()
+    .filter_map(|(law, holds)| (!holds).then_some(law))
+    .collect()
+}
+
 fn any_hardware() -> impl Strategy<Value = &'static Hardware> {
     let known: Vec<&Hardware> = known_hardware().iter().filter(|h| h.bandwidth.is_some()).collect();
     prop::sample::select(known)
@@ -86,15 +104,8 @@ proptest! {
         config in any_config(), hardware in any_hardware(), ranks in 1_u32..9,
         requests in 1_u32..256, input in 1_u32..20_000, output in 1_u32..4000,
     ) {
-        let model = model(&config, hardware, ranks);
-        let at = |requests: u32, input: u32| {
-            model.estimate(&load(f64::from(requests), f64::from(input), f64::from(output)))
-        };
-        let (one, busier, longer) = (at(requests, input), at(requests + 1, input), at(requests, input + 1000));
-        prop_assert!(busier.tpot >= one.tpot * (1.0 - 1e-9));
-        prop_assert!(longer.tpot >= one.tpot * (1.0 - 1e-9));
-        prop_assert!(longer.ttft >= one.ttft * (1.0 - 1e-9));
-        prop_assert!(one.itl <= one.tpot * (1.0 + 1e-9));
+        let broken = broken(&model(&config, hardware, ranks), requests, input, output);
+        prop_assert!(broken.is_empty(), "{broken:?}");
     }
 
     #[test]
@@ -114,6 +125,34 @@ proptest! {
     fn no_config_panics(text in "\\{(\"(hidden_size|num_hidden_layers|num_attention_heads|vocab_size|intermediate_size|num_experts|layer_types)\":(0|1|-1|9999999999999|\"x\"|null|\\[\\]|\\{\\}),?)*\\}") {
         if let Ok(config) = serde_json::from_str::<Value>(&text) {
             let _ = Shape::read(&config);
+        }
+    }
+}
+
+/// Where prompts are many and outputs short, and where a prompt is cut into one step more.
+#[test]
+fn more_work_never_takes_less_time_where_steps_are_full() {
+    let configs = [
+        dense(1, 256, 2, 1),
+        dense(80, 8192, 64, 8),
+        moe(dense(1, 256, 2, 1), 338, 7),
+        moe(dense(40, 2048, 16, 4), 511, 1),
+    ];
+    for config in &configs {
+        for hardware in known_hardware().iter().filter(|hardware| hardware.bandwidth.is_some()) {
+            let model = model(config, hardware, 1);
+            for requests in [1, 2, 20, 172, 183, 220, 1000] {
+                for input in [1, 187, 500, 7193, 7192, 7743, 8192, 15_400] {
+                    for output in [1, 2, 3, 50] {
+                        let broken = broken(&model, requests, input, output);
+                        assert!(
+                            broken.is_empty(),
+                            "{broken:?}: {config}, {}, {requests} x {input} + {output}",
+                            hardware.name
+                        );
+                    }
+                }
+            }
         }
     }
 }

@@ -70,7 +70,7 @@ fn some_groups() -> impl Strategy<Value = Vec<Group>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Blocks are free, held or null after every step and every abort; no block is held twice but by
     /// those that share it; budgets hold; all requests end.

@@ -38,7 +38,7 @@ macro_rules! conformance {
                 let Some(device) = $device else { return };
                 let device: Box<dyn executor::device::Device> = device;
                 let small = device.info().target == "emulated-gpu";
-                let config = ProptestConfig { cases: $cases, failure_persistence: None, ..ProptestConfig::default() };
+                let config = ProptestConfig { cases: $cases, ..ProptestConfig::default() };
                 proptest!(config, |(seed: u64)| {
                     suite::one_plan(&*device, seed, small);
                 });

@@ -2,8 +2,9 @@
 //!
 //! The steady state, in closed form: all slots decode, and each request that ends is followed by a prompt that the
 //! others wait for. With `B` running requests, a decode step `d` and a prompt's work `p` of which every other
-//! request sees one a cycle: TPOT = d / accepted + (B - 1) p / output tokens. What a step with prompts takes longer as
-//! such is shared by the prompts that fall into one step.
+//! request sees one a cycle: TPOT = d / accepted + (B - 1) p / output tokens, as long as not every step has a prompt;
+//! from there on those of one step are computed together, and what exceeds `max_num_batched_tokens` waits. What a step
+//! with prompts takes longer as such is shared by the prompts that fall into one step.
 
 use super::factors::Factor;
 use super::step::{Batch, Breakdown, Component, CostModel};
@@ -91,28 +92,33 @@ impl CostModel {
         };
         let mut step = self.step(&batch);
         let itl = step.total();
-        let prompt = self.whole_prompt(load.input, load.chunk, running);
+        let prompts = |count: f64| self.prompts_together(count, load.input, load.chunk, running);
         let factor = |name| self.factors().get(name);
         let (between, ttft) = match load.kind {
             Kind::ClosedLoop => {
-                // Steps of prompts of others that come while a request decodes, over its own steps.
-                let met = (running - 1.0) * Self::prompt_steps(load.input, load.chunk) / (output / accepted);
-                let as_such = self.with_prompts() * -(-met).exp_m1() / accepted;
+                // Prompts of others that come for each of a request's own steps.
+                let come = (running - 1.0) / (output / accepted);
+                let met = come * Self::prompt_steps(load.input, load.chunk);
+                let as_such = self.with_prompts() * -(-met).exp_m1();
                 // Nothing follows the only token.
-                let between = if output > 1.0 { (running - 1.0) * prompt / output + as_such } else { 0.0 };
+                let between = if output > 1.0 {
+                    (self.prompts_a_step(come, load.input, load.chunk, running) + as_such) / accepted
+                } else {
+                    0.0
+                };
                 let first_wave = 0.5 * load.concurrency / load.prompts.max(load.concurrency);
                 let ttft = factor(Factor::FirstTokenMs) * 1e-3
                     + self.prompt_alone(load.input)
                     + itl * factor(Factor::StepsToFirstToken)
-                    + first_wave * (running - 1.0) * prompt
+                    + first_wave * prompts(running - 1.0)
                     + running * factor(Factor::PromptMs) * 1e-3;
                 // The device computes one prompt after the other: a cycle has room for those of all.
-                let ttft = ttft.max(running * prompt - (itl / accepted + between) * (output - 1.0));
+                let ttft = ttft.max(prompts(running) - (itl / accepted + between) * (output - 1.0));
                 let cycle = (itl / accepted + between) * output;
                 (between, ttft + (load.concurrency / running - 1.0) * cycle * factor(Factor::QueueShare))
             }
             Kind::OneBatch => {
-                let all = self.prompt_alone(load.input) + (running - 1.0) * prompt;
+                let all = self.prompt_alone(load.input) + prompts(running - 1.0);
                 (0.0, all + factor(Factor::FirstTokenMs) * 1e-3)
             }
         };

@@ -170,6 +170,17 @@ struct Reads {
     seconds_a_pair: f64,
 }
 
+impl Reads {
+    /// Pairs of tokens of which one sees the other, in the first `tokens` of a prompt.
+    fn pairs(&self, tokens: f64) -> f64 {
+        if tokens <= self.at_most {
+            tokens * tokens / 2.0
+        } else {
+            self.at_most * (tokens - self.at_most / 2.0)
+        }
+    }
+}
+
 /// A model on a device, ready to be asked.
 #[derive(Debug, Clone)]
 pub struct CostModel {
@@ -369,21 +380,26 @@ impl CostModel {
             .sum()
     }
 
-    /// What prompt tokens add to a step with `beside` other tokens, seconds.
-    fn prompt_time(&self, prompt: Prompt, beside: f64, sampled: f64) -> f64 {
-        let Prompt { tokens, before } = prompt;
+    /// What the matrices of prompt tokens add to a step with `beside` other tokens, seconds.
+    fn prompt_gemm_time(&self, tokens: f64, beside: f64, sampled: f64) -> f64 {
         let gemm = self.dense_time(beside + tokens, sampled) - self.dense_time(beside, sampled)
             + self.experts_time(beside + tokens)
             - self.experts_time(beside);
-        let attention: f64 = self
-            .reads
+        gemm.max(0.0) + self.all_reduce_a_token * tokens
+    }
+
+    /// What attention takes for `tokens` of a prompt after its first `before`, seconds.
+    fn prompt_attention_time(&self, tokens: f64, before: f64) -> f64 {
+        self.reads
             .iter()
-            .map(|reads| {
-                let seen = (before + tokens / 2.0).min(reads.at_most);
-                reads.seconds_a_pair * tokens * seen
-            })
-            .sum();
-        gemm.max(0.0) + attention + self.all_reduce_a_token * tokens
+            .map(|reads| reads.seconds_a_pair * (reads.pairs(before + tokens) - reads.pairs(before)))
+            .sum()
+    }
+
+    /// What prompt tokens add to a step with `beside` other tokens, seconds.
+    fn prompt_time(&self, prompt: Prompt, beside: f64, sampled: f64) -> f64 {
+        self.prompt_gemm_time(prompt.tokens, beside, sampled)
+            + self.prompt_attention_time(prompt.tokens, prompt.before)
     }
 
     /// Steps that compute a prompt of so many tokens, in chunks of `chunk` tokens at most.
@@ -396,29 +412,32 @@ impl CostModel {
         self.with_prompts
     }
 
-    /// What a whole prompt's tokens add to steps with `beside` other tokens, in chunks of `chunk` tokens at most,
-    /// seconds; what those steps take longer as such ([`Self::with_prompts`]) aside.
-    pub fn whole_prompt(&self, tokens: f64, chunk: f64, beside: f64) -> f64 {
-        let chunks = Self::prompt_steps(tokens, chunk);
-        let each = tokens / chunks;
-        let gemm = self.prompt_time(Prompt { tokens: each, before: 0.0 }, beside, beside);
-        let attention = |before: f64| -> f64 {
-            self.reads
-                .iter()
-                .map(|reads| reads.seconds_a_pair * each * (before + each / 2.0).min(reads.at_most))
-                .sum()
-        };
-        // The chunks' attention grows evenly: the middle stands for all.
-        chunks * (gemm - attention(0.0) + attention((chunks - 1.0) / 2.0 * each))
+    /// What so many prompts of `tokens` each, waiting at the same moment, add to steps with `beside` other tokens,
+    /// seconds; what those steps take longer as such ([`Self::with_prompts`]) aside. As in vLLM's scheduler, a step
+    /// takes prompts together up to `chunk` tokens, and the last of a longer one shares its step with the next.
+    pub fn prompts_together(&self, prompts: f64, tokens: f64, chunk: f64, beside: f64) -> f64 {
+        let all = prompts * tokens;
+        let each = all.min(chunk.max(1.0));
+        if each <= 0.0 {
+            return 0.0;
+        }
+        all / each * self.prompt_gemm_time(each, beside, beside)
+            + prompts * self.prompt_attention_time(tokens, 0.0)
+    }
+
+    /// What prompts add to a step on average, seconds, where for each of its steps `prompts` of `tokens` each come:
+    /// some steps have one, or all have several, up to `chunk` tokens; those that find no room wait.
+    pub fn prompts_a_step(&self, prompts: f64, tokens: f64, chunk: f64, beside: f64) -> f64 {
+        let together = prompts.max(1.0);
+        let room = (chunk.max(1.0) / tokens.max(1.0)).min(prompts);
+        room / together * self.prompts_together(together, tokens, chunk, beside)
     }
 
     /// A prompt that is computed alone, seconds: what the first token takes on an idle server's device.
     pub fn prompt_alone(&self, tokens: f64) -> f64 {
-        let attention: f64 =
-            self.reads.iter().map(|r| r.seconds_a_pair * tokens * (tokens / 2.0).min(r.at_most)).sum();
         self.dense_time(tokens, 1.0)
             + self.experts_time(tokens)
-            + attention
+            + self.prompt_attention_time(tokens, 0.0)
             + self.all_reduce_a_token * tokens
             + self.kernels
             + self.all_reduce
