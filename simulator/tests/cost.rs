@@ -46,7 +46,7 @@ fn load(concurrency: f64, input: f64, output: f64) -> Load {
     }
 }
 
-/// What takes less time, or more than it can, when a load grows by a request or by 1,000 tokens of prompt.
+/// The laws that a load breaks, beside those of a request more and of 1,000 tokens of prompt more.
 fn broken(model: &CostModel, requests: u32, input: u32, output: u32) -> Vec<&'static str> {
     let at = |requests: u32, input: u32| {
         model.estimate(&load(f64::from(requests), f64::from(input), f64::from(output)))

@@ -259,7 +259,7 @@ fn hostile_and_large_files_need_little_memory() {
     }
     // Many documents are read in one pass.
     let record = "{\"metadata\":{},\"metrics\":{\"time_to_first_token\":{\"value\":5.0,\"unit\":\"ms\"}}}\n";
-    folder.write("records.jsonl", &record.repeat(20_000));
+    folder.write("records.jsonl", &record.repeat(100_000));
     let (code, said) = within("records.jsonl", 100_000);
     assert_eq!(code, Some(0), "{said}");
     // As `vllm bench serve --save-detailed` writes it.

@@ -106,6 +106,7 @@ impl CostModel {
                 } else {
                     0.0
                 };
+                let tpot = itl / accepted + between;
                 let first_wave = 0.5 * load.concurrency / load.prompts.max(load.concurrency);
                 let ttft = factor(Factor::FirstTokenMs) * 1e-3
                     + self.prompt_alone(load.input)
@@ -113,8 +114,8 @@ impl CostModel {
                     + first_wave * prompts(running - 1.0)
                     + running * factor(Factor::PromptMs) * 1e-3;
                 // The device computes one prompt after the other: a cycle has room for those of all.
-                let ttft = ttft.max(prompts(running) - (itl / accepted + between) * (output - 1.0));
-                let cycle = (itl / accepted + between) * output;
+                let ttft = ttft.max(prompts(running) - tpot * (output - 1.0));
+                let cycle = tpot * output;
                 (between, ttft + (load.concurrency / running - 1.0) * cycle * factor(Factor::QueueShare))
             }
             Kind::OneBatch => {

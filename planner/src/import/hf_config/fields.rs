@@ -28,9 +28,9 @@ impl Row {
 
     /// The code of what a field takes.
     fn code(self, field: &str) -> Option<&'static str> {
-        let kinds = self.0.split(' ').filter_map(|word| word.split_once(':'));
-        kinds
-            .into_iter()
+        self.0
+            .split(' ')
+            .filter_map(|word| word.split_once(':'))
             .find(|(_, fields)| fields.split(',').any(|name| name == field))
             .map(|(code, _)| code)
     }
